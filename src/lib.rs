@@ -1,1 +1,2 @@
-//! Stub.
+//! Distributed locks as native commands of Redis and Valkey.
+mod lock;

@@ -1,0 +1,23 @@
+//! The lock's logic, in plain Rust: no server types, and time is an argument.
+//!
+//! [`Record`] is what a hash says about a lock, [`acquire`], [`renew`] and [`release`] decide what a
+//! command does to it, [`TokenCounter`] hands out fencing tokens, and [`LeaseTable`] knows when each
+//! lease ends.
+
+mod decide;
+mod owner;
+mod record;
+mod table;
+mod time;
+mod token;
+mod wheel;
+
+pub use decide::{Ask, Attempt, Entry, Exhausted, Grant, Released, Writes, acquire, release, renew};
+pub use owner::{BadOwner, MODE_FIELD, TOKEN_FIELD, check_owner};
+pub use record::{LockHash, NotALock, Record};
+pub use table::{LeaseTable, TrackedLock};
+pub use time::{Lease, MonotonicMs, WallMs};
+pub use token::{MAX_TOKEN, TokenCounter};
+
+/// The largest hold count: the largest integer that a double (JSON, Lua, JavaScript) carries exactly.
+pub const MAX_HOLDS: u64 = (1 << 53) - 1;

@@ -1,0 +1,327 @@
+//! The table of live leases: which locks are held, and when each lease ends.
+//!
+//! The hash in the keyspace stays the truth about who holds a lock. The table exists so that a
+//! lease's end is noticed when it comes, and so that a key that vanishes is known to have been a lock.
+
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable, hash_table};
+use slab::Slab;
+
+use super::MonotonicMs;
+use super::wheel::Wheel;
+
+/// The index is split so that none of its parts stalls the server for long when it grows: with a
+/// million locks, a part holds four thousand.
+const PARTS: usize = 256;
+
+/// Below this many locks, slack memory is not worth giving back.
+const SMALL: usize = 1024;
+
+/// A lock of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrackedLock {
+    /// The number of its database.
+    pub db: u32,
+    /// Its name.
+    pub name: Box<[u8]>,
+    /// When its lease ends; `None` for an endless lease.
+    pub lease_end: Option<MonotonicMs>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    name: Box<[u8]>,
+    db: u32,
+    timed: Timed,
+}
+
+/// Is the entry in the wheel?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timed {
+    Scheduled,
+    Not,
+}
+
+/// All locks held through the module on this node.
+#[derive(Debug)]
+pub struct LeaseTable {
+    parts: Box<[HashTable<u32>]>,
+    hasher: DefaultHashBuilder,
+    entries: Slab<Entry>,
+    wheel: Wheel,
+}
+
+impl Default for LeaseTable {
+    fn default() -> Self {
+        Self {
+            parts: (0..PARTS).map(|_| HashTable::new()).collect(),
+            hasher: DefaultHashBuilder::default(),
+            entries: Slab::new(),
+            wheel: Wheel::default(),
+        }
+    }
+}
+
+impl LeaseTable {
+    /// The number of locks.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Is the lock in the table?
+    pub fn contains(&self, db: u32, name: &[u8]) -> bool {
+        !self.entries.is_empty() && self.find(db, name).is_some()
+    }
+
+    /// Puts a lock in, or moves the lease of one that is there; `None` is an endless lease.
+    ///
+    /// Answers when [`LeaseTable::pop_due`] has to be called for it next, at the latest.
+    pub fn track(
+        &mut self,
+        db: u32,
+        name: &[u8],
+        lease_end: Option<MonotonicMs>,
+        now: MonotonicMs,
+    ) -> Option<MonotonicMs> {
+        let id = self.find_or_insert(db, name);
+        self.unschedule(id);
+        let due = lease_end?;
+        self.entries[id as usize].timed = Timed::Scheduled;
+        Some(self.wheel.schedule(id, due, now))
+    }
+
+    /// Takes a lock out.
+    pub fn remove(&mut self, db: u32, name: &[u8]) -> Option<TrackedLock> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        let hash = self.hash(db, name);
+        let entries = &self.entries;
+        let found = self.parts[part(hash)].find_entry(hash, |id| is(&entries[*id as usize], db, name)).ok()?;
+        let (id, _) = found.remove();
+        let lease_end = self.unschedule(id);
+        let entry = self.entries.remove(id as usize);
+        self.give_back_slack();
+        Some(TrackedLock { db, name: entry.name, lease_end })
+    }
+
+    /// A lock whose lease has ended by `now`, the earliest first. It stays in the table, but comes
+    /// up again only after its lease was set anew with [`LeaseTable::track`].
+    pub fn pop_due(&mut self, now: MonotonicMs) -> Option<TrackedLock> {
+        let id = self.wheel.pop_due(now)?;
+        let entry = &mut self.entries[id as usize];
+        entry.timed = Timed::Not;
+        Some(TrackedLock { db: entry.db, name: entry.name.clone(), lease_end: Some(self.wheel.due(id)) })
+    }
+
+    /// When [`LeaseTable::pop_due`] has to be called next, at the latest.
+    pub fn next_wake(&self) -> Option<MonotonicMs> {
+        self.wheel.next_wake()
+    }
+
+    /// Takes out all locks of a database, or of all.
+    pub fn drain(&mut self, db: Option<u32>) -> Vec<TrackedLock> {
+        let (gone, kept): (Vec<_>, Vec<_>) =
+            self.take_all().into_iter().partition(|lock| db.is_none_or(|db| lock.db == db));
+        self.put_all(kept);
+        gone
+    }
+
+    /// Follows a SWAPDB: the locks of two databases change places. Answers the locks, as they were
+    /// named before, whose name is no lock in its database any more.
+    pub fn swap(&mut self, first: u32, second: u32) -> Vec<TrackedLock> {
+        let before = self.take_all();
+        let swapped = |db| match db {
+            db if db == first => second,
+            db if db == second => first,
+            db => db,
+        };
+        self.put_all(before.iter().map(|lock| TrackedLock { db: swapped(lock.db), ..lock.clone() }));
+        before.into_iter().filter(|lock| !self.contains(lock.db, &lock.name)).collect()
+    }
+
+    fn hash(&self, db: u32, name: &[u8]) -> u64 {
+        self.hasher.hash_one((db, name))
+    }
+
+    fn find(&self, db: u32, name: &[u8]) -> Option<u32> {
+        let hash = self.hash(db, name);
+        self.parts[part(hash)].find(hash, |id| is(&self.entries[*id as usize], db, name)).copied()
+    }
+
+    fn find_or_insert(&mut self, db: u32, name: &[u8]) -> u32 {
+        let hash = self.hash(db, name);
+        let (entries, hasher) = (&self.entries, &self.hasher);
+        let found = self.parts[part(hash)].entry(
+            hash,
+            |id| is(&entries[*id as usize], db, name),
+            |id| {
+                let entry = &entries[*id as usize];
+                hasher.hash_one((entry.db, &*entry.name))
+            },
+        );
+        match found {
+            hash_table::Entry::Occupied(found) => *found.get(),
+            hash_table::Entry::Vacant(place) => {
+                let id = self.entries.vacant_key() as u32;
+                place.insert(id);
+                self.entries.insert(Entry { name: name.into(), db, timed: Timed::Not });
+                id
+            }
+        }
+    }
+
+    fn unschedule(&mut self, id: u32) -> Option<MonotonicMs> {
+        let entry = &mut self.entries[id as usize];
+        if std::mem::replace(&mut entry.timed, Timed::Not) == Timed::Not {
+            return None;
+        }
+        self.wheel.cancel(id);
+        Some(self.wheel.due(id))
+    }
+
+    /// After a crowd has left, the room it took is given back.
+    fn give_back_slack(&mut self) {
+        if self.entries.capacity() > SMALL && self.entries.len() < self.entries.capacity() / 8 {
+            let all = self.take_all();
+            self.put_all(all);
+        }
+    }
+
+    fn take_all(&mut self) -> Vec<TrackedLock> {
+        let Self { entries, wheel, .. } = std::mem::take(self);
+        self.wheel = Wheel::starting_at(wheel.now());
+        let lease_end = |id, timed| (timed == Timed::Scheduled).then(|| wheel.due(id));
+        entries
+            .into_iter()
+            .map(|(id, entry)| TrackedLock {
+                db: entry.db,
+                name: entry.name,
+                lease_end: lease_end(id as u32, entry.timed),
+            })
+            .collect()
+    }
+
+    /// The caller's next wake-up stays right: no lease ends earlier than it did before.
+    fn put_all(&mut self, locks: impl IntoIterator<Item = TrackedLock>) {
+        let now = self.wheel.now();
+        for lock in locks {
+            self.track(lock.db, &lock.name, lock.lease_end, now);
+        }
+    }
+}
+
+fn part(hash: u64) -> usize {
+    // The table inside a part uses the lowest and the highest bits.
+    (hash >> 32) as usize % PARTS
+}
+
+fn is(entry: &Entry, db: u32, name: &[u8]) -> bool {
+    entry.db == db && *entry.name == *name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Track(u32, u8, Option<u64>),
+        Remove(u32, u8),
+        Advance(u64),
+        Drain(Option<u32>),
+        Swap(u32, u32),
+    }
+
+    fn any_step() -> impl Strategy<Value = Step> {
+        let db = || 0..3_u32;
+        let name = || 0..30_u8;
+        prop_oneof![
+            20 => (db(), name(), prop::option::weighted(0.9, 1..10_000_u64))
+                .prop_map(|(db, name, ttl)| Step::Track(db, name, ttl)),
+            10 => (db(), name()).prop_map(|(db, name)| Step::Remove(db, name)),
+            8 => (0..3_000_u64).prop_map(Step::Advance),
+            1 => prop::option::of(db()).prop_map(Step::Drain),
+            1 => (db(), db()).prop_map(|(a, b)| Step::Swap(a, b)),
+        ]
+    }
+
+    type Model = BTreeMap<(u32, u8), Option<u64>>;
+
+    fn key(lock: &TrackedLock) -> (u32, u8) {
+        (lock.db, lock.name[0])
+    }
+
+    proptest! {
+        #[test]
+        fn the_table_keeps_every_lease(steps in prop::collection::vec(any_step(), 1..200)) {
+            let mut table = LeaseTable::default();
+            let mut model = Model::new();
+            let mut now = 0;
+            for step in steps {
+                match step {
+                    Step::Track(db, name, ttl) => {
+                        let end = ttl.map(|ttl| now + ttl);
+                        let wake = table.track(db, &[name], end.map(MonotonicMs), MonotonicMs(now));
+                        prop_assert_eq!(wake.is_some(), end.is_some());
+                        prop_assert!(wake.is_none_or(|wake| Some(wake.0) <= end));
+                        model.insert((db, name), end);
+                    }
+                    Step::Remove(db, name) => {
+                        let removed = table.remove(db, &[name]).map(|lock| lock.lease_end);
+                        let expected = model.remove(&(db, name)).map(|end| end.map(MonotonicMs));
+                        prop_assert_eq!(removed, expected);
+                    }
+                    Step::Advance(by) => {
+                        now += by;
+                        while let Some(lock) = table.pop_due(MonotonicMs(now)) {
+                            prop_assert_eq!(model[&key(&lock)], lock.lease_end.map(|end| end.0));
+                            prop_assert!(lock.lease_end <= Some(MonotonicMs(now)));
+                            prop_assert!(table.contains(lock.db, &lock.name));
+                            model.insert(key(&lock), None);
+                        }
+                        prop_assert!(model.values().flatten().all(|end| *end > now));
+                    }
+                    Step::Drain(db) => {
+                        let mut gone: Vec<_> = table.drain(db).iter().map(key).collect();
+                        gone.sort_unstable();
+                        let leaves = |id: &(u32, u8)| db.is_none_or(|db| db == id.0);
+                        let expected: Vec<_> = model.keys().copied().filter(leaves).collect();
+                        prop_assert_eq!(gone, expected);
+                        model.retain(|id, _| !leaves(id));
+                    }
+                    Step::Swap(a, b) => {
+                        let mut gone: Vec<_> = table.swap(a, b).iter().map(key).collect();
+                        gone.sort_unstable();
+                        let swap = |db| if db == a { b } else if db == b { a } else { db };
+                        let after: Model = model.iter().map(|((db, name), end)| ((swap(*db), *name), *end)).collect();
+                        let expected: Vec<_> = model.keys().copied().filter(|id| !after.contains_key(id)).collect();
+                        prop_assert_eq!(gone, expected);
+                        model = after;
+                    }
+                }
+                prop_assert_eq!(table.len(), model.len());
+                let first = model.values().flatten().min().copied();
+                prop_assert_eq!(table.next_wake().is_some(), first.is_some());
+                prop_assert!(table.next_wake().map(|wake| wake.0) <= first);
+            }
+        }
+    }
+
+    #[test]
+    fn a_crowd_that_leaves_gives_its_room_back() {
+        let mut table = LeaseTable::default();
+        let name = |n: u64| n.to_be_bytes();
+        for n in 0..100_000 {
+            table.track(0, &name(n), Some(MonotonicMs(n + 1)), MonotonicMs(0));
+        }
+        for n in 1..100_000 {
+            assert_eq!(table.remove(0, &name(n)).and_then(|lock| lock.lease_end), Some(MonotonicMs(n + 1)));
+        }
+        assert!(table.entries.capacity() <= SMALL, "{} entries of room", table.entries.capacity());
+        assert_eq!(table.pop_due(MonotonicMs(1)).map(|lock| lock.name), Some(name(0).into()));
+    }
+}
