@@ -1,2 +1,55 @@
 //! Distributed locks as native commands of Redis and Valkey.
+//!
+//! * [`module`] — registers all that follows.
+//! * [`config`], [`report`] — `CONFIG … lock.*` and `INFO lock`.
+//! * [`watch`] — what others do to a lock's key, and what happens to the node.
+//! * [`commands`] — `LOCK.ACQUIRE`, `LOCK.RENEW`, `LOCK.RELEASE`, `LOCK.FORCERELEASE`, `LOCK.INFO`: one
+//!   file each.
+//! * [`lock_key`] — a lock as the hash at a key: read, written and propagated.
+//! * [`leases`] — when a lease begins, moves and ends, and the one place where a lock becomes free.
+//! * [`node`] — what this node knows: the table of leases, the token counter, settings, counts.
+//! * [`settings`], [`metrics`] — what an operator sets, and what happened so far.
+//! * [`refusal`] — why a command was refused, and what the client is told.
+//! * [`lock`] — what a lock is and what each command does to it, in plain Rust: start here.
+//! * [`server`] — the server's module API behind safe types, and the only unsafe code.
+//!
+//! Each uses only what stands below it in this list.
+#![deny(unsafe_code)]
+
+mod commands;
+mod config;
+mod leases;
 mod lock;
+mod lock_key;
+mod metrics;
+mod module;
+mod node;
+mod refusal;
+mod report;
+#[allow(unsafe_code, reason = "the thin layer over the server's C API")]
+mod server;
+mod settings;
+mod watch;
+
+use std::ffi::c_int;
+
+/// Everything is allocated by the server, so that its memory figures are true. A test has no server.
+#[cfg(not(test))]
+#[global_allocator]
+static ALLOCATOR: redis_module::alloc::RedisAlloc = redis_module::alloc::RedisAlloc;
+
+/// The entry point that the server looks up by this name.
+#[allow(unsafe_code, reason = "the symbol's name is the server's; nothing else bears it")]
+#[allow(non_snake_case, reason = "the server's spelling")]
+#[unsafe(no_mangle)]
+pub extern "C" fn RedisModule_OnLoad(ctx: server::LoadContext, argv: server::LoadArgs, argc: c_int) -> c_int {
+    server::on_load::<module::Lock>(ctx, argv, argc)
+}
+
+/// The exit point that the server looks up by this name.
+#[allow(unsafe_code, reason = "the symbol's name is the server's; nothing else bears it")]
+#[allow(non_snake_case, reason = "the server's spelling")]
+#[unsafe(no_mangle)]
+pub extern "C" fn RedisModule_OnUnload(ctx: server::LoadContext) -> c_int {
+    server::on_unload::<module::Lock>(ctx)
+}

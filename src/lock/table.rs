@@ -98,7 +98,8 @@ impl LeaseTable {
         }
         let hash = self.hash(db, name);
         let entries = &self.entries;
-        let found = self.parts[part(hash)].find_entry(hash, |id| is(&entries[*id as usize], db, name)).ok()?;
+        let found =
+            self.parts[part(hash)].find_entry(hash, |id| is(&entries[*id as usize], db, name)).ok()?;
         let (id, _) = found.remove();
         let lease_end = self.unschedule(id);
         let entry = self.entries.remove(id as usize);

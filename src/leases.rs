@@ -1,0 +1,203 @@
+//! Who is told when a lease begins, moves and ends.
+//!
+//! [`gone`] is the one place where a lock becomes free, whatever freed it.
+
+use crate::lock::{Lease, MonotonicMs, TrackedLock, WallMs};
+use crate::node::{self, Node, Role, Topology};
+use crate::server::{Access, Alarm, Context, Key, Publication, ServerStr, ServerString, Timer};
+
+/// How many leases one round of the timer ends. A round stays within some milliseconds, so that a crowd of
+/// leases that end together does not stall the server.
+const ROUND: usize = 500;
+
+/// How soon the timer looks again while writes are paused, in milliseconds.
+const PAUSE_POLL: u64 = 5;
+
+/// What freed a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Its owner gave the last hold back.
+    Released,
+    /// An operator took it away.
+    Forced,
+    /// Its lease ended.
+    Expired,
+    /// Something else took its key away.
+    Vanished,
+}
+
+/// Records that the lock of this name has this lease, and sees to it that its end is noticed.
+pub fn record(ctx: Context<'_>, name: ServerStr<'_>, lease: Lease, now: WallMs) {
+    let db = ctx.db();
+    let wake = node::with(|node| {
+        let wake = track(node, db, name.bytes(), lease, now)?;
+        is_needed_before(node, wake).then_some(wake)
+    });
+    if let Some(wake) = wake {
+        set_timer(ctx, wake);
+    }
+}
+
+/// Puts a lock into the table; the answer is when the timer has to fire for it, at the latest.
+pub fn track(node: &mut Node, db: u32, name: &[u8], lease: Lease, now: WallMs) -> Option<MonotonicMs> {
+    let clock = node.now();
+    let end = match lease {
+        // The server shows a key until the millisecond of its expiry is over.
+        Lease::Until(end) => Some(clock.plus(end.0.saturating_sub(now.0).max(0).unsigned_abs() + 1)),
+        Lease::Endless => None,
+    };
+    node.leases.track(db, name, end, clock)
+}
+
+/// The lock of this name in the selected database has become free: counts it, and tells who waits for it.
+///
+/// An end that the module did not make itself counts only for a lock on record.
+pub fn gone(ctx: Context<'_>, name: ServerStr<'_>, cause: Cause) {
+    let db = ctx.db();
+    let announce = node::with(|node| {
+        let known = node.leases.remove(db, name.bytes());
+        let own = matches!(cause, Cause::Released | Cause::Forced);
+        let announce = node.role == Role::Master && (own || known.is_some());
+        if announce {
+            count(node, cause, known);
+        }
+        announce
+    });
+    if announce {
+        match cause {
+            Cause::Released | Cause::Forced => ctx.notify(c"lock.released", name),
+            Cause::Expired => ctx.notify(c"lock.expired", name),
+            Cause::Vanished => {}
+        }
+        publish_unlock(ctx, name.bytes());
+    }
+}
+
+fn count(node: &mut Node, cause: Cause, known: Option<TrackedLock>) {
+    match cause {
+        Cause::Released => node.metrics.released += 1,
+        Cause::Forced => node.metrics.forced += 1,
+        Cause::Vanished => node.metrics.vanished += 1,
+        Cause::Expired => {
+            let end = known.and_then(|lock| lock.lease_end);
+            let late = end.map_or(0, |end| node.now_us().saturating_sub(end.0 * 1000));
+            node.metrics.count_expiry(late);
+        }
+    }
+}
+
+/// Locks that lost their name all at once, by FLUSHDB, FLUSHALL or SWAPDB.
+pub fn gone_together(ctx: Context<'_>, locks: Vec<TrackedLock>) {
+    if node::with(|node| node.role) == Role::Replica {
+        return;
+    }
+    for lock in locks {
+        node::with(|node| node.metrics.vanished += 1);
+        publish_unlock(ctx, &lock.name);
+    }
+}
+
+/// Publishes an unlock as Redisson does: `<prefix>:{<name>}`, where a name that has a brace already keeps
+/// the cluster slot by itself.
+fn publish_unlock(ctx: Context<'_>, name: &[u8]) {
+    let (channel, kind, topology) = node::with(|node| {
+        let kind = match (node.topology, node.settings.sharded_publish) {
+            (Topology::Cluster, true) => Publication::Sharded,
+            _ => Publication::Global,
+        };
+        (channel(&node.settings.channel_prefix, name), kind, node.topology)
+    });
+    let channel = ServerString::new(&channel);
+    node::with_words(|words| {
+        let message = words.unlocked.as_str();
+        ctx.publish(kind, channel.as_str(), message);
+        if topology == Topology::Standalone {
+            ctx.propagate_to_replicas(c"PUBLISH", &[channel.as_str(), message]);
+        }
+    });
+}
+
+fn channel(prefix: &[u8], name: &[u8]) -> Vec<u8> {
+    let (open, close): (&[u8], &[u8]) = if name.contains(&b'{') { (b":", b"") } else { (b":{", b"}") };
+    [prefix, open, name, close].concat()
+}
+
+fn is_needed_before(node: &Node, wake: MonotonicMs) -> bool {
+    node.role == Role::Master && node.timer.as_ref().is_none_or(|(_, at)| wake < *at)
+}
+
+/// Starts the timer for the next lease that ends, if it does not stand already.
+pub fn set_timer_for_next(ctx: Context<'_>) {
+    let wake = node::with(|node| {
+        let wake = node.leases.next_wake()?;
+        is_needed_before(node, wake).then_some(wake)
+    });
+    if let Some(wake) = wake {
+        set_timer(ctx, wake);
+    }
+}
+
+fn set_timer(ctx: Context<'_>, at: MonotonicMs) {
+    let (old, delay) = node::with(|node| (node.timer.take(), at.0.saturating_sub(node.now().0)));
+    if let Some((old, _)) = old {
+        old.stop(ctx);
+    }
+    let timer = Timer::start::<EndOfLease>(ctx, delay);
+    node::with(|node| node.timer = Some((timer, at)));
+}
+
+/// Stops the timer, if it stands.
+pub fn stop_timer(ctx: Context<'_>) {
+    if let Some((timer, _)) = node::with(|node| node.timer.take()) {
+        timer.stop(ctx);
+    }
+}
+
+struct EndOfLease;
+
+impl Alarm for EndOfLease {
+    fn ring(ctx: Context<'_>) {
+        node::with(|node| node.timer = None);
+        if node::with(|node| node.role) == Role::Replica {
+            return;
+        }
+        if ctx.writes_paused() {
+            let at = node::with(|node| node.now().plus(PAUSE_POLL));
+            set_timer(ctx, at);
+            return;
+        }
+        for _ in 0..ROUND {
+            let Some(lock) = node::with(|node| node.leases.pop_due(node.now())) else { break };
+            end_lease(ctx, &lock);
+        }
+        set_timer_for_next(ctx);
+    }
+}
+
+/// Opens the lock's key to write, which makes the server reap it if it has expired, and propagate that. The
+/// server's own event then says that it is gone; where there is no key and no event, this does.
+fn end_lease(ctx: Context<'_>, lock: &TrackedLock) {
+    if !ctx.select(lock.db) {
+        return;
+    }
+    let name = ServerString::new(&lock.name);
+    let Some(key) = Key::open(ctx, name.as_str(), Access::Write) else { return };
+    if key.is_empty() {
+        gone(ctx, name.as_str(), Cause::Expired);
+    } else if let Some(end) = key.expires_at() {
+        // Somebody has moved the lease without an event, or the wall clock was stepped back.
+        record(ctx, name.as_str(), Lease::Until(WallMs(end)), WallMs(ctx.wall_clock_us() / 1000));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::channel;
+
+    #[test]
+    fn channels_are_named_as_redissons() {
+        assert_eq!(channel(b"p", b"job"), b"p:{job}");
+        assert_eq!(channel(b"p", b"{app}:job"), b"p:{app}:job");
+        assert_eq!(channel(b"p", b"a}\0"), b"p:{a}\0}");
+    }
+}

@@ -1,0 +1,199 @@
+//! A lock as the hash at a key: read, written and propagated.
+
+use std::ops::ControlFlow;
+
+use crate::leases::{self, Cause};
+use crate::lock::{self, Lease, LockHash, MODE_FIELD, NotALock, Record, TOKEN_FIELD, WallMs, Writes};
+use crate::node::{self, Role};
+use crate::refusal::Refusal;
+use crate::server::{Access, Context, Key, ServerStr, ServerString};
+
+/// A key that is a lock, or may become one.
+pub struct LockKey<'c> {
+    key: Key<'c>,
+}
+
+impl<'c> LockKey<'c> {
+    /// Opens a key for a command that writes; refuses what is no hash, and on a replica.
+    pub fn open(ctx: Context<'c>, name: ServerStr<'c>) -> Result<Self, Refusal> {
+        if node::with(|node| node.role) == Role::Replica {
+            return Err(Refusal::Replica);
+        }
+        let Some(key) = Key::open(ctx, name, Access::Write) else { return Err(Refusal::WrongType) };
+        if key.is_empty() || key.is_hash() { Ok(Self { key }) } else { Err(Refusal::WrongType) }
+    }
+
+    /// Opens a key to look at it; `None` where there is none.
+    pub fn peek(ctx: Context<'c>, name: ServerStr<'c>) -> Result<Option<Self>, Refusal> {
+        match Key::open(ctx, name, Access::Read) {
+            None => Ok(None),
+            Some(key) if key.is_hash() => Ok(Some(Self { key })),
+            Some(_) => Err(Refusal::WrongType),
+        }
+    }
+
+    /// How the lock stands towards an owner.
+    pub fn record_for(&self, owner: ServerStr<'_>) -> Result<Record, Refusal> {
+        if self.key.is_empty() {
+            return Ok(Record::Free);
+        }
+        Ok(read(&self.key, Some(owner))?)
+    }
+
+    /// How the lock stands towards somebody who is no owner.
+    pub fn record(&self) -> Result<Record, Refusal> {
+        if self.key.is_empty() {
+            return Ok(Record::Free);
+        }
+        Ok(read(&self.key, None)?)
+    }
+
+    /// The lock's lease.
+    pub fn lease(&self) -> Lease {
+        lease(&self.key)
+    }
+
+    /// The first field that is an owner's.
+    pub fn first_owner(&self) -> Option<ServerString> {
+        self.key.hash_fields(|field| {
+            if field == TOKEN_FIELD || field == MODE_FIELD {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(ServerString::new(field))
+            }
+        })
+    }
+
+    /// Writes what a decision asks for, and propagates just that, in absolute time.
+    pub fn write(&mut self, owner: ServerStr<'_>, writes: Writes, now: WallMs) {
+        if writes == Writes::default() {
+            return;
+        }
+        node::with_words(|words| {
+            let holds = match writes.holds {
+                Some(1) => Some(None),
+                other => other.map(|holds| Some(integer(holds))),
+            };
+            let holds = holds.as_ref().map(|holds| holds.as_ref().unwrap_or(&words.one).as_str());
+            let token = writes.token.map(integer);
+            let token = token.as_ref().map(ServerString::as_str);
+            let (name, token_field) = (self.key.name(), words.token_field.as_str());
+            match (holds, token) {
+                (Some(holds), Some(token)) => self.set(&[name, owner, holds, token_field, token]),
+                (Some(holds), None) => self.set(&[name, owner, holds]),
+                (None, Some(token)) => self.set(&[name, token_field, token]),
+                (None, None) => {}
+            }
+        });
+        let ctx = self.key.context();
+        if let Some(end) = writes.lease_end {
+            self.key.expire_at(end.0);
+            let at = ServerString::from_integer(end.0);
+            ctx.propagate(c"PEXPIREAT", &[self.key.name(), at.as_str()]);
+            leases::record(ctx, self.key.name(), Lease::Until(end), now);
+        }
+        ctx.signal_modified(self.key.name());
+    }
+
+    /// Sets fields by the words of an HSET, the key first.
+    fn set(&mut self, words: &[ServerStr<'_>]) {
+        for pair in words[1..].chunks_exact(2) {
+            self.key.hash_set(pair[0], pair[1]);
+        }
+        self.key.context().propagate(c"HSET", words);
+    }
+
+    /// Takes an owner's holds away: the key with them, unless somebody put other owners into the hash.
+    pub fn free(mut self, owner: ServerStr<'_>, cause: Cause) {
+        let alone = node::with_words(|words| {
+            let own = 1 + usize::from(self.key.hash_has(words.token_field.as_str()));
+            self.key.len() <= own
+        });
+        if alone {
+            return self.delete(cause);
+        }
+        let (ctx, name) = (self.key.context(), self.key.name());
+        self.key.hash_delete(owner);
+        ctx.propagate(c"HDEL", &[name, owner]);
+        ctx.signal_modified(name);
+    }
+
+    /// Deletes the key: the lock is free.
+    pub fn delete(mut self, cause: Cause) {
+        let (ctx, name) = (self.key.context(), self.key.name());
+        self.key.delete();
+        ctx.propagate(c"DEL", &[name]);
+        ctx.signal_modified(name);
+        drop(self);
+        leases::gone(ctx, name, cause);
+    }
+}
+
+/// The lease that a key's TTL is.
+pub fn lease(key: &Key<'_>) -> Lease {
+    key.expires_at().map_or(Lease::Endless, |end| Lease::Until(WallMs(end)))
+}
+
+/// The token of a hash that is a lock of ours; 0 where it is no token.
+pub fn token(key: &Key<'_>) -> Option<u64> {
+    View::new(key, None).token()
+}
+
+/// Tells whether a hash is a lock, and how it stands towards a caller, if there is one.
+pub fn read(key: &Key<'_>, caller: Option<ServerStr<'_>>) -> Result<Record, NotALock> {
+    Record::read(&View::new(key, caller))
+}
+
+fn integer(value: u64) -> ServerString {
+    // Counts and tokens stay below 2⁵³.
+    ServerString::from_integer(value.cast_signed())
+}
+
+struct View<'v> {
+    key: &'v Key<'v>,
+    caller: Option<ServerStr<'v>>,
+    token: Option<ServerString>,
+    holds: Option<ServerString>,
+}
+
+impl<'v> View<'v> {
+    fn new(key: &'v Key<'v>, caller: Option<ServerStr<'v>>) -> Self {
+        let [token, holds] = node::with_words(|words| {
+            let fields = [words.token_field.as_str(), caller.unwrap_or(words.mode_field.as_str())];
+            key.hash_get(fields)
+        });
+        Self { key, caller, token, holds: holds.filter(|_| caller.is_some()) }
+    }
+}
+
+impl LockHash for View<'_> {
+    fn len(&self) -> usize {
+        self.key.len()
+    }
+
+    fn holds(&self) -> Option<Result<i64, NotALock>> {
+        self.holds.as_ref().map(|holds| holds.as_str().integer().ok_or(NotALock))
+    }
+
+    fn token(&self) -> Option<u64> {
+        let token = self.token.as_ref()?.as_str().integer();
+        let token = token.and_then(|token| u64::try_from(token).ok());
+        Some(token.filter(|token| *token <= lock::MAX_TOKEN).unwrap_or(0))
+    }
+
+    fn caller_is_redisson(&self) -> bool {
+        self.caller.is_some_and(|caller| lock::is_redisson(caller.bytes()))
+    }
+
+    fn has_mode(&self) -> bool {
+        node::with_words(|words| self.key.hash_has(words.mode_field.as_str()))
+    }
+
+    fn all_fields(&self, test: fn(&[u8]) -> bool) -> bool {
+        let stranger = self.key.hash_fields(|field| match test(field) {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        });
+        stranger.is_none()
+    }
+}

@@ -1,0 +1,29 @@
+//! `INFO lock`.
+
+use crate::node;
+use crate::server::{InfoSection, InfoSource};
+
+/// The source of the section.
+pub struct LockInfo;
+
+impl InfoSource for LockInfo {
+    fn fill(section: InfoSection<'_>) {
+        // In a crash report the state may be borrowed by whoever crashed.
+        node::try_with(|node| {
+            let metrics = &node.metrics;
+            section.number(c"granted", metrics.granted);
+            section.number(c"denied", metrics.denied);
+            section.number(c"reentered", metrics.reentered);
+            section.number(c"renewed", metrics.renewed);
+            section.number(c"released", metrics.released);
+            section.number(c"expired", metrics.expired);
+            section.number(c"forced", metrics.forced);
+            section.number(c"vanished", metrics.vanished);
+            section.number(c"held", node.leases.len() as u64);
+            section.number(c"expiry_lateness_p50_usec", metrics.lateness(0.50));
+            section.number(c"expiry_lateness_p99_usec", metrics.lateness(0.99));
+            section.number(c"expiry_lateness_max_usec", metrics.lateness(1.0));
+            section.number(c"token", node.tokens.last());
+        });
+    }
+}

@@ -1,0 +1,38 @@
+//! The server's module API behind safe types: the only place with `unsafe` code.
+//!
+//! It goes to the raw API, because `redis-module`'s own safe layer takes no NUL bytes in hash fields,
+//! no names that are not UTF-8, and costs half as much again on the hot path. It knows nothing of
+//! locks. What holds for every block below:
+//!
+//! * **Presence.** The server fills in the function pointers before it loads the module, and
+//!   [`load::missing_functions`] refuses the load where one is absent that has no stand-in.
+//! * **Liveness.** A [`Context`] and all that borrows from it live within one callback, during which the
+//!   server keeps the context, the arguments and open keys alive. The lifetimes say so.
+//! * **One thread.** The server calls back on its main thread only. None of the types is `Send`.
+//! * **Unwinding.** Each callback runs in [`guard::guarded`], so that no panic crosses into C.
+
+mod command;
+mod config;
+mod context;
+mod events;
+mod guard;
+mod info;
+mod key;
+mod load;
+mod present;
+mod scan;
+mod string;
+mod timer;
+
+pub use command::{Arg, ArgKind, Args, Command, KeyUse, Spec, register_command};
+pub use config::{
+    FlagConfig, NumberConfig, TextConfig, load_configs, register_flag, register_number, register_text,
+};
+pub use context::{Context, Publication};
+pub use events::{KeyspaceEvent, Observer, ServerEvent, observe};
+pub use info::{InfoSection, InfoSource, register_info};
+pub use key::{Access, Key};
+pub use load::{LoadArgs, LoadContext, Loader, Verdict, on_load, on_unload};
+pub use scan::for_each_hash;
+pub use string::{ServerStr, ServerString};
+pub use timer::{Alarm, Timer};

@@ -1,0 +1,100 @@
+//! What an operator can set, and how the arguments of the load directive say it.
+
+use std::ops::RangeInclusive;
+
+/// What `max-ttl` may be: a lease of more than ten years is a mistake, whatever an operator sets.
+pub const MAX_TTL_RANGE: RangeInclusive<i64> = 1..=10 * 366 * 24 * 60 * 60 * 1000;
+
+/// What an operator can set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// `max-ttl`: the longest lease granted, in milliseconds.
+    pub max_ttl: u64,
+    /// `channel-prefix`: the channels of unlock notifications begin so.
+    pub channel_prefix: Vec<u8>,
+    /// `sharded-publish`: in Cluster, publish to the slot's subscribers only.
+    pub sharded_publish: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            max_ttl: 24 * 60 * 60 * 1000,
+            channel_prefix: b"redisson_lock__channel".to_vec(),
+            sharded_publish: false,
+        }
+    }
+}
+
+impl Settings {
+    /// The defaults, changed by the arguments of the load directive: names and values in turn.
+    pub fn from_args(args: &[&[u8]]) -> Result<Self, String> {
+        let mut settings = Self::default();
+        let pairs = args.chunks_exact(2);
+        if let [name] = pairs.remainder() {
+            return Err(format!("the argument {:?} has no value", String::from_utf8_lossy(name)));
+        }
+        for pair in pairs {
+            settings.set(pair[0], pair[1])?;
+        }
+        Ok(settings)
+    }
+
+    fn set(&mut self, name: &[u8], value: &[u8]) -> Result<(), String> {
+        let text = String::from_utf8_lossy(value);
+        match name.to_ascii_lowercase().as_slice() {
+            b"max-ttl" => {
+                let ttl = text.parse().ok().filter(|ttl| MAX_TTL_RANGE.contains(ttl));
+                self.max_ttl = ttl
+                    .ok_or_else(|| {
+                        let range = MAX_TTL_RANGE;
+                        format!(
+                            "max-ttl is {text:?}, but must be a number from {} to {}",
+                            range.start(),
+                            range.end()
+                        )
+                    })?
+                    .unsigned_abs();
+            }
+            b"channel-prefix" => self.channel_prefix = value.to_vec(),
+            b"sharded-publish" => {
+                self.sharded_publish = match value.to_ascii_lowercase().as_slice() {
+                    b"yes" => true,
+                    b"no" => false,
+                    _ => return Err(format!("sharded-publish is {text:?}, but must be yes or no")),
+                };
+            }
+            _ => {
+                let name = String::from_utf8_lossy(name);
+                return Err(format!(
+                    "there is no argument {name:?}; there are max-ttl, channel-prefix and sharded-publish"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_change_the_defaults() {
+        let args: [&[u8]; 6] = [b"MAX-TTL", b"1000", b"channel-prefix", b"p", b"sharded-publish", b"yes"];
+        let expected = Settings { max_ttl: 1000, channel_prefix: b"p".to_vec(), sharded_publish: true };
+        assert_eq!(Settings::from_args(&args), Ok(expected));
+        assert_eq!(Settings::from_args(&[]), Ok(Settings::default()));
+    }
+
+    #[test]
+    fn a_wrong_argument_is_named() {
+        let refused = |args: &[&[u8]]| Settings::from_args(args).expect_err("refused");
+        assert!(refused(&[b"max-tll", b"1"]).contains("max-tll"));
+        assert!(refused(&[b"max-ttl"]).contains("max-ttl"));
+        for value in ["0", "-1", "x", "", "99999999999999999999"] {
+            assert!(refused(&[b"max-ttl", value.as_bytes()]).contains("max-ttl"));
+        }
+        assert!(refused(&[b"sharded-publish", b"maybe"]).contains("maybe"));
+    }
+}

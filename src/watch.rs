@@ -1,0 +1,100 @@
+//! What others do to a lock's key, and what happens to the node.
+
+use crate::leases::{self, Cause};
+use crate::lock::{Record, WallMs};
+use crate::lock_key;
+use crate::node::{self, Role};
+use crate::server::{Access, Context, Key, KeyspaceEvent, Observer, ServerEvent, ServerStr, for_each_hash};
+
+/// Listens to the server.
+pub struct Watch;
+
+impl Observer for Watch {
+    fn keyspace_event(ctx: Context<'_>, event: KeyspaceEvent<'_>) {
+        let key = event.key;
+        match event.name {
+            b"expired" => leases::gone(ctx, key, Cause::Expired),
+            b"del" | b"evicted" | b"rename_from" | b"move_from" => leases::gone(ctx, key, Cause::Vanished),
+            b"rename_to" | b"move_to" | b"copy_to" | b"restore" => review(ctx, key),
+            // A replica learns of its master's locks by the lease that comes with each.
+            b"expire" if node::with(|node| node.role) == Role::Replica => review(ctx, key),
+            _ if is_on_record(ctx, key) => review(ctx, key),
+            _ => {}
+        }
+    }
+
+    fn server_event(ctx: Context<'_>, event: ServerEvent) {
+        match event {
+            ServerEvent::Loaded => take_stock(ctx),
+            ServerEvent::Promoted => {
+                let now_us = ctx.wall_clock_us().unsigned_abs();
+                node::with(|node| {
+                    node.role = Role::Master;
+                    node.tokens.seed(now_us);
+                });
+                leases::set_timer_for_next(ctx);
+            }
+            ServerEvent::Demoted => {
+                node::with(|node| node.role = Role::Replica);
+                leases::stop_timer(ctx);
+            }
+            ServerEvent::Flushed(db) => {
+                let locks = node::with(|node| node.leases.drain(db));
+                leases::gone_together(ctx, locks);
+            }
+            ServerEvent::Swapped(first, second) => {
+                let locks = node::with(|node| node.leases.swap(first, second));
+                leases::gone_together(ctx, locks);
+            }
+        }
+    }
+}
+
+fn is_on_record(ctx: Context<'_>, key: ServerStr<'_>) -> bool {
+    node::with(|node| node.leases.len() > 0 && node.leases.contains(ctx.db(), key.bytes()))
+}
+
+/// Looks at a key that somebody else has touched: a held lock of ours goes on record with the lease that
+/// its key has now, and a lock on record that is none any more is gone.
+fn review(ctx: Context<'_>, name: ServerStr<'_>) {
+    let key = Key::open(ctx, name, Access::Read).filter(Key::is_hash);
+    let token = key.as_ref().filter(|key| is_held(key)).and_then(lock_key::token);
+    match (key, token) {
+        (Some(key), Some(token)) => {
+            let now = WallMs(ctx.wall_clock_us() / 1000);
+            let lease = lock_key::lease(&key);
+            drop(key);
+            node::with(|node| node.tokens.observe(token));
+            leases::record(ctx, name, lease, now);
+        }
+        _ => leases::gone(ctx, name, Cause::Vanished),
+    }
+}
+
+/// Builds the table anew from the data, after a load.
+pub fn take_stock(ctx: Context<'_>) {
+    let now_us = ctx.wall_clock_us();
+    let now = WallMs(now_us / 1000);
+    node::with(|node| {
+        node.leases.drain(None);
+        node.tokens.seed(now_us.unsigned_abs());
+    });
+    let mut db = 0;
+    while ctx.select(db) {
+        for_each_hash(ctx, &mut |key| {
+            if let Some(token) = lock_key::token(key).filter(|_| is_held(key)) {
+                let lease = lock_key::lease(key);
+                node::with(|node| {
+                    node.tokens.observe(token);
+                    leases::track(node, db, key.name().bytes(), lease, now);
+                });
+            }
+        });
+        db += 1;
+    }
+    leases::set_timer_for_next(ctx);
+}
+
+fn is_held(key: &Key<'_>) -> bool {
+    matches!(lock_key::read(key, None), Ok(Record::Other { .. }))
+}
