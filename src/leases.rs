@@ -111,7 +111,7 @@ fn publish_unlock(ctx: Context<'_>, name: &[u8]) {
     node::with_words(|words| {
         let message = words.unlocked.as_str();
         ctx.publish(kind, channel.as_str(), message);
-        if topology == Topology::Standalone {
+        if topology == Topology::Standalone && ctx.has_audience() {
             ctx.propagate_to_replicas(c"PUBLISH", &[channel.as_str(), message]);
         }
     });

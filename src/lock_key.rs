@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use crate::leases::{self, Cause};
 use crate::lock::{self, Lease, LockHash, MODE_FIELD, NotALock, Record, TOKEN_FIELD, WallMs, Writes};
-use crate::node::{self, Role};
+use crate::node::{self, Role, Words};
 use crate::refusal::Refusal;
 use crate::server::{Access, Context, Key, ServerStr, ServerString};
 
@@ -69,38 +69,26 @@ impl<'c> LockKey<'c> {
         if writes == Writes::default() {
             return;
         }
+        let (ctx, name) = (self.key.context(), self.key.name());
         node::with_words(|words| {
-            let holds = match writes.holds {
-                Some(1) => Some(None),
-                other => other.map(|holds| Some(integer(holds))),
-            };
-            let holds = holds.as_ref().map(|holds| holds.as_ref().unwrap_or(&words.one).as_str());
+            let holds = writes.holds.map(|holds| Count::new(holds, words));
             let token = writes.token.map(integer);
-            let token = token.as_ref().map(ServerString::as_str);
-            let (name, token_field) = (self.key.name(), words.token_field.as_str());
-            match (holds, token) {
-                (Some(holds), Some(token)) => self.set(&[name, owner, holds, token_field, token]),
-                (Some(holds), None) => self.set(&[name, owner, holds]),
-                (None, Some(token)) => self.set(&[name, token_field, token]),
-                (None, None) => {}
+            let fields = [
+                holds.as_ref().map(|holds| (owner, holds.as_str())),
+                token.as_ref().map(|token| (words.token_field.as_str(), token.as_str())),
+            ];
+            for (field, value) in fields.into_iter().flatten() {
+                self.key.hash_set(field, value);
             }
+            if let Some(end) = writes.lease_end {
+                self.key.expire_at(end.0);
+            }
+            propagate(ctx, name, fields, writes.lease_end);
         });
-        let ctx = self.key.context();
+        ctx.signal_modified(name);
         if let Some(end) = writes.lease_end {
-            self.key.expire_at(end.0);
-            let at = ServerString::from_integer(end.0);
-            ctx.propagate(c"PEXPIREAT", &[self.key.name(), at.as_str()]);
-            leases::record(ctx, self.key.name(), Lease::Until(end), now);
+            leases::record(ctx, name, Lease::Until(end), now);
         }
-        ctx.signal_modified(self.key.name());
-    }
-
-    /// Sets fields by the words of an HSET, the key first.
-    fn set(&mut self, words: &[ServerStr<'_>]) {
-        for pair in words[1..].chunks_exact(2) {
-            self.key.hash_set(pair[0], pair[1]);
-        }
-        self.key.context().propagate(c"HSET", words);
     }
 
     /// Takes an owner's holds away: the key with them, unless somebody put other owners into the hash.
@@ -114,7 +102,11 @@ impl<'c> LockKey<'c> {
         }
         let (ctx, name) = (self.key.context(), self.key.name());
         self.key.hash_delete(owner);
-        ctx.propagate(c"HDEL", &[name, owner]);
+        if ctx.has_audience() {
+            ctx.propagate(c"HDEL", &[name, owner]);
+        } else {
+            ctx.count_change();
+        }
         ctx.signal_modified(name);
     }
 
@@ -122,7 +114,11 @@ impl<'c> LockKey<'c> {
     pub fn delete(mut self, cause: Cause) {
         let (ctx, name) = (self.key.context(), self.key.name());
         self.key.delete();
-        ctx.propagate(c"DEL", &[name]);
+        if ctx.has_audience() {
+            ctx.propagate(c"DEL", &[name]);
+        } else {
+            ctx.count_change();
+        }
         ctx.signal_modified(name);
         drop(self);
         leases::gone(ctx, name, cause);
@@ -142,6 +138,46 @@ pub fn token(key: &Key<'_>) -> Option<u64> {
 /// Tells whether a hash is a lock, and how it stands towards a caller, if there is one.
 pub fn read(key: &Key<'_>, caller: Option<ServerStr<'_>>) -> Result<Record, NotALock> {
     Record::read(&View::new(key, caller))
+}
+
+/// Sends fields as one HSET and the lease's end as PEXPIREAT, if anybody is there to hear it.
+fn propagate(
+    ctx: Context<'_>,
+    name: ServerStr<'_>,
+    fields: [Option<(ServerStr<'_>, ServerStr<'_>)>; 2],
+    lease_end: Option<WallMs>,
+) {
+    if !ctx.has_audience() {
+        return ctx.count_change();
+    }
+    match fields {
+        [Some((a, one)), Some((b, two))] => ctx.propagate(c"HSET", &[name, a, one, b, two]),
+        [Some((a, one)), None] | [None, Some((a, one))] => ctx.propagate(c"HSET", &[name, a, one]),
+        [None, None] => {}
+    }
+    if let Some(end) = lease_end {
+        let at = ServerString::from_integer(end.0);
+        ctx.propagate(c"PEXPIREAT", &[name, at.as_str()]);
+    }
+}
+
+/// A hold count as the server is given it; nearly all are 1, for which there is a standing string.
+enum Count<'w> {
+    One(&'w ServerString),
+    More(ServerString),
+}
+
+impl<'w> Count<'w> {
+    fn new(holds: u64, words: &'w Words) -> Self {
+        if holds == 1 { Self::One(&words.one) } else { Self::More(integer(holds)) }
+    }
+
+    fn as_str(&self) -> ServerStr<'_> {
+        match self {
+            Self::One(one) => one.as_str(),
+            Self::More(more) => more.as_str(),
+        }
+    }
 }
 
 fn integer(value: u64) -> ServerString {

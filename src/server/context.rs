@@ -171,7 +171,7 @@ impl<'c> Context<'c> {
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_CLUSTER)
     }
 
-    fn has_flag(self, flag: u32) -> bool {
+    pub(super) fn has_flag(self, flag: u32) -> bool {
         // SAFETY: Presence, Liveness.
         let flags = unsafe { present(raw::RedisModule_GetContextFlags)(self.raw) };
         flags & flag as c_int != 0

@@ -58,8 +58,10 @@ pub fn observe<O: Observer>(ctx: Context<'_>) {
         raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
         raw::REDISMODULE_EVENT_FLUSHDB,
         raw::REDISMODULE_EVENT_SWAPDB,
+        raw::REDISMODULE_EVENT_FORK_CHILD,
+        raw::REDISMODULE_EVENT_REPLICA_CHANGE,
     ] {
-        // The data of all four has version 1.
+        // The data of all of them has version 1.
         let event = raw::RedisModuleEvent { id, dataver: 1 };
         // SAFETY: Presence, Liveness.
         unsafe {
@@ -90,10 +92,19 @@ unsafe extern "C" fn on_server_event<O: Observer>(
     sub: u64,
     data: *mut c_void,
 ) {
-    // SAFETY: the server passes the data that belongs to the event.
-    let Some(event) = (unsafe { decode(event.id, sub, data) }) else { return };
     // SAFETY: the server passes this callback's context.
-    guarded(|| O::server_event(unsafe { Context::new(ctx) }, event));
+    let ctx = unsafe { Context::new(ctx) };
+    match (event.id, sub) {
+        (raw::REDISMODULE_EVENT_FORK_CHILD, raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN) => {
+            ctx.expect_audience()
+        }
+        (raw::REDISMODULE_EVENT_FLUSHDB | raw::REDISMODULE_EVENT_SWAPDB, _) => {}
+        _ => ctx.survey_audience(),
+    }
+    // SAFETY: the server passes the data that belongs to the event.
+    if let Some(event) = unsafe { decode(event.id, sub, data) } {
+        guarded(|| O::server_event(ctx, event));
+    }
 }
 
 /// # Safety

@@ -79,6 +79,7 @@ pub fn on_load<L: Loader>(ctx: LoadContext, argv: LoadArgs, argc: c_int) -> c_in
             raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED as c_int,
         );
     }
+    ctx.survey_audience();
     guarded(|| L::load(ctx, args)).unwrap_or(Verdict::Refuse).status()
 }
 
@@ -109,11 +110,13 @@ fn missing_functions() -> Vec<&'static str> {
             probe("CreateTimer", raw::RedisModule_CreateTimer),
             probe("DeleteKey", raw::RedisModule_DeleteKey),
             probe("Free", raw::RedisModule_Free),
+            probe("FreeServerInfo", raw::RedisModule_FreeServerInfo),
             probe("FreeString", raw::RedisModule_FreeString),
             probe("GetAbsExpire", raw::RedisModule_GetAbsExpire),
             probe("GetCommand", raw::RedisModule_GetCommand),
             probe("GetCommandKeys", raw::RedisModule_GetCommandKeys),
             probe("GetContextFlags", raw::RedisModule_GetContextFlags),
+            probe("GetServerInfo", raw::RedisModule_GetServerInfo),
             probe("GetSelectedDb", raw::RedisModule_GetSelectedDb),
             probe("HashGet", raw::RedisModule_HashGet),
             probe("HashSet", raw::RedisModule_HashSet),
@@ -132,6 +135,7 @@ fn missing_functions() -> Vec<&'static str> {
             probe("RegisterNumericConfig", raw::RedisModule_RegisterNumericConfig),
             probe("RegisterStringConfig", raw::RedisModule_RegisterStringConfig),
             probe("Replicate", raw::RedisModule_Replicate),
+            probe("ReplicateVerbatim", raw::RedisModule_ReplicateVerbatim),
             probe("ReplyWithArray", raw::RedisModule_ReplyWithArray),
             probe("ReplyWithError", raw::RedisModule_ReplyWithError),
             probe("ReplyWithLongLong", raw::RedisModule_ReplyWithLongLong),
@@ -143,6 +147,7 @@ fn missing_functions() -> Vec<&'static str> {
             probe("ScanCursorDestroy", raw::RedisModule_ScanCursorDestroy),
             probe("ScanKey", raw::RedisModule_ScanKey),
             probe("SelectDb", raw::RedisModule_SelectDb),
+            probe("ServerInfoGetFieldSigned", raw::RedisModule_ServerInfoGetFieldSigned),
             probe("SetAbsExpire", raw::RedisModule_SetAbsExpire),
             probe("SetCommandInfo", raw::RedisModule_SetCommandInfo),
             probe("SetModuleOptions", raw::RedisModule_SetModuleOptions),

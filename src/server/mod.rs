@@ -11,6 +11,7 @@
 //! * **One thread.** The server calls back on its main thread only. None of the types is `Send`.
 //! * **Unwinding.** Each callback runs in [`guard::guarded`], so that no panic crosses into C.
 
+mod audience;
 mod command;
 mod config;
 mod context;

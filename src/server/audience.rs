@@ -1,0 +1,78 @@
+//! Who hears what the module propagates?
+//!
+//! To propagate a command costs the server more than to execute it, even where nobody listens. So this
+//! keeps track of whether anybody may: an append-only file, a replica, a replication backlog that a replica
+//! could come back to, a child process that takes a snapshot for one of them, or a cluster (whose slots may
+//! be moving away).
+//!
+//! A listener that comes later needs a snapshot of the data first, which the server takes by forking, and
+//! it tells of that in the same turn of the event loop. From then on there is an audience, so a listener
+//! misses nothing that its snapshot lacks.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_int};
+
+use redis_module::raw;
+
+use super::Context;
+use super::present::present;
+
+/// May somebody be listening?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Audience {
+    Possible,
+    None,
+}
+
+thread_local! {
+    static AUDIENCE: Cell<Audience> = const { Cell::new(Audience::Possible) };
+}
+
+impl Context<'_> {
+    /// May somebody hear what is propagated?
+    pub fn has_audience(self) -> bool {
+        AUDIENCE.get() == Audience::Possible
+    }
+
+    /// Without an audience: counts a change, as propagating it would, for the server to know when a
+    /// snapshot is due. Within a command only.
+    pub fn count_change(self) {
+        debug_assert!(!self.has_audience());
+        // The server counts the change, and then finds nobody to send the command to.
+        // SAFETY: Presence, Liveness.
+        unsafe { present(raw::RedisModule_ReplicateVerbatim)(self.as_ptr()) };
+    }
+
+    /// A child has forked off: it may be the snapshot for a new listener.
+    pub(super) fn expect_audience(self) {
+        AUDIENCE.set(Audience::Possible);
+    }
+
+    /// Looks again who is there.
+    pub(super) fn survey_audience(self) {
+        let possible = self.is_cluster()
+            || self.is_replica()
+            || self.has_flag(raw::REDISMODULE_CTX_FLAGS_ACTIVE_CHILD)
+            || self.has_flag(raw::REDISMODULE_CTX_FLAGS_LOADING)
+            || !self.info_is_zero(c"persistence", &[c"aof_enabled"])
+            || !self.info_is_zero(c"replication", &[c"connected_slaves", c"repl_backlog_active"]);
+        AUDIENCE.set(if possible { Audience::Possible } else { Audience::None });
+    }
+
+    /// Has a section of INFO all these fields, and are all of them 0?
+    fn info_is_zero(self, section: &CStr, fields: &[&CStr]) -> bool {
+        // SAFETY: Presence, Liveness; what comes back is ours to free.
+        let info = unsafe { present(raw::RedisModule_GetServerInfo)(self.as_ptr(), section.as_ptr()) };
+        let all_zero = fields.iter().all(|field| {
+            let mut error: c_int = 0;
+            // SAFETY: Presence; `info` is not freed yet.
+            let value = unsafe {
+                present(raw::RedisModule_ServerInfoGetFieldSigned)(info, field.as_ptr(), &raw mut error)
+            };
+            error == raw::REDISMODULE_OK as c_int && value == 0
+        });
+        // SAFETY: Presence, Liveness; freed once.
+        unsafe { present(raw::RedisModule_FreeServerInfo)(self.as_ptr(), info) };
+        all_zero
+    }
+}
