@@ -97,29 +97,35 @@ pub fn gone_together(ctx: Context<'_>, locks: Vec<TrackedLock>) {
     }
 }
 
-/// Publishes an unlock as Redisson does: `<prefix>:{<name>}`, where a name that has a brace already keeps
-/// the cluster slot by itself.
+/// Publishes an unlock, message `0`, as Redisson does.
 fn publish_unlock(ctx: Context<'_>, name: &[u8]) {
     let (channel, kind, topology) = node::with(|node| {
         let kind = match (node.topology, node.settings.sharded_publish) {
             (Topology::Cluster, true) => Publication::Sharded,
             _ => Publication::Global,
         };
-        (channel(&node.settings.channel_prefix, name), kind, node.topology)
+        let mut channel = std::mem::take(&mut node.channel);
+        write_channel(&mut channel, &node.settings.channel_prefix, name);
+        (channel, kind, node.topology)
     });
-    let channel = ServerString::new(&channel);
+    let channel_name = ServerString::new(&channel);
+    node::with(|node| node.channel = channel);
     node::with_words(|words| {
         let message = words.unlocked.as_str();
-        ctx.publish(kind, channel.as_str(), message);
-        if topology == Topology::Standalone && ctx.has_audience() {
-            ctx.propagate_to_replicas(c"PUBLISH", &[channel.as_str(), message]);
+        ctx.publish(kind, channel_name.as_str(), message);
+        if topology == Topology::Standalone && ctx.has_replicas() {
+            ctx.propagate_to_replicas(c"PUBLISH", &[channel_name.as_str(), message]);
         }
     });
 }
 
-fn channel(prefix: &[u8], name: &[u8]) -> Vec<u8> {
+/// `<prefix>:{<name>}`, in the cluster slot of the name; a name that has a brace keeps its slot by itself.
+fn write_channel(channel: &mut Vec<u8>, prefix: &[u8], name: &[u8]) {
     let (open, close): (&[u8], &[u8]) = if name.contains(&b'{') { (b":", b"") } else { (b":{", b"}") };
-    [prefix, open, name, close].concat()
+    channel.clear();
+    for part in [prefix, open, name, close] {
+        channel.extend_from_slice(part);
+    }
 }
 
 fn is_needed_before(node: &Node, wake: MonotonicMs) -> bool {
@@ -192,12 +198,16 @@ fn end_lease(ctx: Context<'_>, lock: &TrackedLock) {
 
 #[cfg(test)]
 mod tests {
-    use super::channel;
+    use super::write_channel;
 
     #[test]
     fn channels_are_named_as_redissons() {
-        assert_eq!(channel(b"p", b"job"), b"p:{job}");
-        assert_eq!(channel(b"p", b"{app}:job"), b"p:{app}:job");
-        assert_eq!(channel(b"p", b"a}\0"), b"p:{a}\0}");
+        let mut channel = Vec::new();
+        for (name, expected) in
+            [("job", "p:{job}"), ("{app}:job", "p:{app}:job"), ("a}\0", "p:{a}\0}"), ("", "p:{}")]
+        {
+            write_channel(&mut channel, b"p", name.as_bytes());
+            assert_eq!(channel, expected.as_bytes());
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! A lock as the hash at a key: read, written and propagated.
 
+use std::ffi::CStr;
 use std::ops::ControlFlow;
 
 use crate::leases::{self, Cause};
@@ -32,20 +33,12 @@ impl<'c> LockKey<'c> {
         }
     }
 
-    /// How the lock stands towards an owner.
-    pub fn record_for(&self, owner: ServerStr<'_>) -> Result<Record, Refusal> {
+    /// How the lock stands towards a caller, or somebody who is no owner.
+    pub fn record(&self, caller: Option<ServerStr<'_>>, detail: Detail) -> Result<Record, Refusal> {
         if self.key.is_empty() {
             return Ok(Record::Free);
         }
-        Ok(read(&self.key, Some(owner))?)
-    }
-
-    /// How the lock stands towards somebody who is no owner.
-    pub fn record(&self) -> Result<Record, Refusal> {
-        if self.key.is_empty() {
-            return Ok(Record::Free);
-        }
-        Ok(read(&self.key, None)?)
+        Ok(Record::read(&View::new(&self.key, caller, detail))?)
     }
 
     /// The lock's lease.
@@ -93,20 +86,16 @@ impl<'c> LockKey<'c> {
 
     /// Takes an owner's holds away: the key with them, unless somebody put other owners into the hash.
     pub fn free(mut self, owner: ServerStr<'_>, cause: Cause) {
-        let alone = node::with_words(|words| {
-            let own = 1 + usize::from(self.key.hash_has(words.token_field.as_str()));
-            self.key.len() <= own
-        });
+        let fields = self.key.len();
+        // Most often the owner's field and the token's are all there is.
+        let alone = fields == 1
+            || fields == 2 && node::with_words(|words| self.key.hash_has(words.token_field.as_str()));
         if alone {
             return self.delete(cause);
         }
         let (ctx, name) = (self.key.context(), self.key.name());
         self.key.hash_delete(owner);
-        if ctx.has_audience() {
-            ctx.propagate(c"HDEL", &[name, owner]);
-        } else {
-            ctx.count_change();
-        }
+        propagate_removal(ctx, c"HDEL", &[name, owner]);
         ctx.signal_modified(name);
     }
 
@@ -114,11 +103,7 @@ impl<'c> LockKey<'c> {
     pub fn delete(mut self, cause: Cause) {
         let (ctx, name) = (self.key.context(), self.key.name());
         self.key.delete();
-        if ctx.has_audience() {
-            ctx.propagate(c"DEL", &[name]);
-        } else {
-            ctx.count_change();
-        }
+        propagate_removal(ctx, c"DEL", &[name]);
         ctx.signal_modified(name);
         drop(self);
         leases::gone(ctx, name, cause);
@@ -130,14 +115,10 @@ pub fn lease(key: &Key<'_>) -> Lease {
     key.expires_at().map_or(Lease::Endless, |end| Lease::Until(WallMs(end)))
 }
 
-/// The token of a hash that is a lock of ours; 0 where it is no token.
-pub fn token(key: &Key<'_>) -> Option<u64> {
-    View::new(key, None).token()
-}
-
-/// Tells whether a hash is a lock, and how it stands towards a caller, if there is one.
-pub fn read(key: &Key<'_>, caller: Option<ServerStr<'_>>) -> Result<Record, NotALock> {
-    Record::read(&View::new(key, caller))
+/// The token of a hash that is a held lock of ours.
+pub fn held_token(key: &Key<'_>) -> Option<u64> {
+    let view = View::new(key, None, Detail::All);
+    view.token().filter(|_| matches!(Record::read(&view), Ok(Record::Other { .. })))
 }
 
 /// Sends fields as one HSET and the lease's end as PEXPIREAT, if anybody is there to hear it.
@@ -158,6 +139,14 @@ fn propagate(
     if let Some(end) = lease_end {
         let at = ServerString::from_integer(end.0);
         ctx.propagate(c"PEXPIREAT", &[name, at.as_str()]);
+    }
+}
+
+fn propagate_removal(ctx: Context<'_>, command: &CStr, args: &[ServerStr<'_>]) {
+    if ctx.has_audience() {
+        ctx.propagate(command, args);
+    } else {
+        ctx.count_change();
     }
 }
 
@@ -185,21 +174,39 @@ fn integer(value: u64) -> ServerString {
     ServerString::from_integer(value.cast_signed())
 }
 
+/// How much of a record matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// All of it.
+    All,
+    /// The token's value does not: it reads as 0.
+    NoToken,
+}
+
 struct View<'v> {
     key: &'v Key<'v>,
     caller: Option<ServerStr<'v>>,
-    token: Option<ServerString>,
     holds: Option<ServerString>,
+    token: Option<u64>,
 }
 
 impl<'v> View<'v> {
-    fn new(key: &'v Key<'v>, caller: Option<ServerStr<'v>>) -> Self {
-        let [token, holds] = node::with_words(|words| {
-            let fields = [words.token_field.as_str(), caller.unwrap_or(words.mode_field.as_str())];
-            key.hash_get(fields)
+    fn new(key: &'v Key<'v>, caller: Option<ServerStr<'v>>, detail: Detail) -> Self {
+        let token = node::with_words(|words| {
+            let field = words.token_field.as_str();
+            match detail {
+                Detail::All => key.hash_get(field).map(|token| token_value(&token)),
+                Detail::NoToken => key.hash_has(field).then_some(0),
+            }
         });
-        Self { key, caller, token, holds: holds.filter(|_| caller.is_some()) }
+        Self { key, caller, holds: caller.and_then(|caller| key.hash_get(caller)), token }
     }
+}
+
+/// What is no token counts as 0.
+fn token_value(text: &ServerString) -> u64 {
+    let token = text.as_str().integer().and_then(|token| u64::try_from(token).ok());
+    token.filter(|token| *token <= lock::MAX_TOKEN).unwrap_or(0)
 }
 
 impl LockHash for View<'_> {
@@ -212,9 +219,7 @@ impl LockHash for View<'_> {
     }
 
     fn token(&self) -> Option<u64> {
-        let token = self.token.as_ref()?.as_str().integer();
-        let token = token.and_then(|token| u64::try_from(token).ok());
-        Some(token.filter(|token| *token <= lock::MAX_TOKEN).unwrap_or(0))
+        self.token
     }
 
     fn caller_is_redisson(&self) -> bool {

@@ -48,6 +48,8 @@ pub struct Node {
     pub topology: Topology,
     /// The timer that stands, and when it fires.
     pub timer: Option<(Timer, MonotonicMs)>,
+    /// Room for a channel's name, kept to spare an allocation per unlock.
+    pub channel: Vec<u8>,
     started: Instant,
 }
 
@@ -61,6 +63,7 @@ impl Default for Node {
             role: Role::default(),
             topology: Topology::default(),
             timer: None,
+            channel: Vec::new(),
             started: Instant::now(),
         }
     }

@@ -1,7 +1,7 @@
 //! What others do to a lock's key, and what happens to the node.
 
 use crate::leases::{self, Cause};
-use crate::lock::{Record, WallMs};
+use crate::lock::WallMs;
 use crate::lock_key;
 use crate::node::{self, Role};
 use crate::server::{Access, Context, Key, KeyspaceEvent, Observer, ServerEvent, ServerStr, for_each_hash};
@@ -58,7 +58,7 @@ fn is_on_record(ctx: Context<'_>, key: ServerStr<'_>) -> bool {
 /// its key has now, and a lock on record that is none any more is gone.
 fn review(ctx: Context<'_>, name: ServerStr<'_>) {
     let key = Key::open(ctx, name, Access::Read).filter(Key::is_hash);
-    let token = key.as_ref().filter(|key| is_held(key)).and_then(lock_key::token);
+    let token = key.as_ref().and_then(lock_key::held_token);
     match (key, token) {
         (Some(key), Some(token)) => {
             let now = WallMs(ctx.wall_clock_us() / 1000);
@@ -82,7 +82,7 @@ pub fn take_stock(ctx: Context<'_>) {
     let mut db = 0;
     while ctx.select(db) {
         for_each_hash(ctx, &mut |key| {
-            if let Some(token) = lock_key::token(key).filter(|_| is_held(key)) {
+            if let Some(token) = lock_key::held_token(key) {
                 let lease = lock_key::lease(key);
                 node::with(|node| {
                     node.tokens.observe(token);
@@ -93,8 +93,4 @@ pub fn take_stock(ctx: Context<'_>) {
         db += 1;
     }
     leases::set_timer_for_next(ctx);
-}
-
-fn is_held(key: &Key<'_>) -> bool {
-    matches!(lock_key::read(key, None), Ok(Record::Other { .. }))
 }

@@ -3,7 +3,7 @@
 use super::options::{self, Known, Options};
 use super::wall_clock;
 use crate::lock::{self, Ask, Attempt, Entry, Grant, Lease, Record};
-use crate::lock_key::LockKey;
+use crate::lock_key::{Detail, LockKey};
 use crate::node;
 use crate::refusal::Refusal;
 use crate::server::{Arg, ArgKind, Args, Command, Context, KeyUse, ServerStr, Spec};
@@ -69,7 +69,7 @@ impl<'a> Acquire<'a> {
     fn apply(&self, ctx: Context<'_>) -> Result<Reply, Refusal> {
         let now = wall_clock(ctx);
         let mut key = LockKey::open(ctx, self.key)?;
-        let record = key.record_for(self.owner)?;
+        let record = key.record(Some(self.owner), Detail::All)?;
         let lease = match record {
             Record::Free => Lease::Until(now),
             Record::Mine { .. } | Record::Other { .. } => key.lease(),

@@ -2,7 +2,7 @@
 
 use crate::leases::Cause;
 use crate::lock::Record;
-use crate::lock_key::LockKey;
+use crate::lock_key::{Detail, LockKey};
 use crate::refusal::Refusal;
 use crate::server::{Arg, ArgKind, Args, Command, Context, KeyUse, ServerStr, Spec};
 
@@ -50,7 +50,7 @@ impl<'a> ForceRelease<'a> {
 
     fn apply(&self, ctx: Context<'_>) -> Result<Reply, Refusal> {
         let key = LockKey::open(ctx, self.key)?;
-        match key.record()? {
+        match key.record(None, Detail::NoToken)? {
             Record::Free => Ok(Reply::WasFree),
             Record::Mine { .. } | Record::Other { .. } => {
                 key.delete(Cause::Forced);

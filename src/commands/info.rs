@@ -2,7 +2,7 @@
 
 use super::wall_clock;
 use crate::lock::{Record, WallMs};
-use crate::lock_key::LockKey;
+use crate::lock_key::{Detail, LockKey};
 use crate::refusal::Refusal;
 use crate::server::{Arg, ArgKind, Args, Command, Context, KeyUse, ServerStr, ServerString, Spec};
 
@@ -56,11 +56,12 @@ impl<'a> Info<'a> {
     }
 
     fn look(key: &LockKey<'_>, now: WallMs) -> Result<Reply, Refusal> {
-        let Record::Other { mut token } = key.record()? else { return Ok(Reply::Free) };
+        let Record::Other { mut token } = key.record(None, Detail::All)? else { return Ok(Reply::Free) };
         let owner = key.first_owner();
         let mut holds = 0;
         if let Some(owner) = &owner
-            && let Record::Mine { holds: count, token: own } = key.record_for(owner.as_str())?
+            && let Record::Mine { holds: count, token: own } =
+                key.record(Some(owner.as_str()), Detail::All)?
         {
             (holds, token) = (count, own);
         }

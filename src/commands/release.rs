@@ -4,7 +4,7 @@ use super::options::{self, Known, Options};
 use super::wall_clock;
 use crate::leases::Cause;
 use crate::lock::{self, Released};
-use crate::lock_key::LockKey;
+use crate::lock_key::{Detail, LockKey};
 use crate::refusal::Refusal;
 use crate::server::{Arg, ArgKind, Args, Command, Context, KeyUse, ServerStr, Spec};
 
@@ -54,7 +54,7 @@ impl<'a> Release<'a> {
 
     fn apply(&self, ctx: Context<'_>) -> Result<Option<u64>, Refusal> {
         let mut key = LockKey::open(ctx, self.key)?;
-        match lock::release(key.record_for(self.owner)?, self.keep) {
+        match lock::release(key.record(Some(self.owner), Detail::NoToken)?, self.keep) {
             Released::NotHeld => Ok(None),
             Released::Free => {
                 key.free(self.owner, Cause::Released);

@@ -3,7 +3,7 @@
 use super::options::{self, Known, Options};
 use super::wall_clock;
 use crate::lock;
-use crate::lock_key::LockKey;
+use crate::lock_key::{Detail, LockKey};
 use crate::node;
 use crate::refusal::Refusal;
 use crate::server::{Arg, ArgKind, Args, Command, Context, KeyUse, ServerStr, Spec};
@@ -67,7 +67,7 @@ impl<'a> Renew<'a> {
     fn apply(&self, ctx: Context<'_>) -> Result<Reply, Refusal> {
         let now = wall_clock(ctx);
         let mut key = LockKey::open(ctx, self.key)?;
-        let record = key.record_for(self.owner)?;
+        let record = key.record(Some(self.owner), Detail::All)?;
         let lease = key.lease();
         let writes = node::with(|node| {
             let writes = lock::renew(record, lease, self.ttl, self.token, now, &mut node.tokens);

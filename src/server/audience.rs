@@ -17,21 +17,30 @@ use redis_module::raw;
 use super::Context;
 use super::present::present;
 
-/// May somebody be listening?
+/// Who may be listening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Audience {
-    Possible,
+    /// Nobody.
     None,
+    /// The append-only file, and no replica.
+    File,
+    /// Anybody.
+    Any,
 }
 
 thread_local! {
-    static AUDIENCE: Cell<Audience> = const { Cell::new(Audience::Possible) };
+    static AUDIENCE: Cell<Audience> = const { Cell::new(Audience::Any) };
 }
 
 impl Context<'_> {
     /// May somebody hear what is propagated?
     pub fn has_audience(self) -> bool {
-        AUDIENCE.get() == Audience::Possible
+        AUDIENCE.get() != Audience::None
+    }
+
+    /// May a replica hear what is propagated?
+    pub fn has_replicas(self) -> bool {
+        AUDIENCE.get() == Audience::Any
     }
 
     /// Without an audience: counts a change, as propagating it would, for the server to know when a
@@ -45,18 +54,23 @@ impl Context<'_> {
 
     /// A child has forked off: it may be the snapshot for a new listener.
     pub(super) fn expect_audience(self) {
-        AUDIENCE.set(Audience::Possible);
+        AUDIENCE.set(Audience::Any);
     }
 
     /// Looks again who is there.
     pub(super) fn survey_audience(self) {
-        let possible = self.is_cluster()
+        let replicas = self.is_cluster()
             || self.is_replica()
             || self.has_flag(raw::REDISMODULE_CTX_FLAGS_ACTIVE_CHILD)
             || self.has_flag(raw::REDISMODULE_CTX_FLAGS_LOADING)
-            || !self.info_is_zero(c"persistence", &[c"aof_enabled"])
             || !self.info_is_zero(c"replication", &[c"connected_slaves", c"repl_backlog_active"]);
-        AUDIENCE.set(if possible { Audience::Possible } else { Audience::None });
+        AUDIENCE.set(if replicas {
+            Audience::Any
+        } else if self.info_is_zero(c"persistence", &[c"aof_enabled"]) {
+            Audience::None
+        } else {
+            Audience::File
+        });
     }
 
     /// Has a section of INFO all these fields, and are all of them 0?

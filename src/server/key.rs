@@ -79,23 +79,20 @@ impl<'c> Key<'c> {
         unsafe { present(raw::RedisModule_ValueLength)(self.raw.as_ptr()) }
     }
 
-    /// The values of two fields of a hash, or of an empty key.
-    pub fn hash_get(&self, fields: [ServerStr<'_>; 2]) -> [Option<ServerString>; 2] {
-        let [first, second] = fields;
-        let (mut one, mut two) = (ptr::null_mut::<raw::RedisModuleString>(), ptr::null_mut());
-        // SAFETY: Presence; the key is open; the arguments are pairs of a field and a place for its value,
-        // ended by a null. Each value comes with a reference for us.
+    /// The value of a field of a hash.
+    pub fn hash_get(&self, field: ServerStr<'_>) -> Option<ServerString> {
+        let mut value = ptr::null_mut::<raw::RedisModuleString>();
+        // SAFETY: Presence; the key is open; the arguments are a field and a place for its value, ended by
+        // a null. The value comes with a reference for us.
         unsafe {
             present(raw::RedisModule_HashGet)(
                 self.raw.as_ptr(),
                 raw::REDISMODULE_HASH_NONE as c_int,
-                first.as_ptr(),
-                &raw mut one,
-                second.as_ptr(),
-                &raw mut two,
+                field.as_ptr(),
+                &raw mut value,
                 ptr::null_mut::<c_void>(),
             );
-            [ServerString::from_raw(one), ServerString::from_raw(two)]
+            ServerString::from_raw(value)
         }
     }
 
