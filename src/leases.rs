@@ -3,6 +3,7 @@
 //! [`gone`] is the one place where a lock becomes free, whatever freed it.
 
 use crate::lock::{Lease, MonotonicMs, TrackedLock, WallMs};
+use crate::lock_hash;
 use crate::node::{self, Node, Role, Topology};
 use crate::server::{Access, Alarm, Context, Key, Publication, ServerStr, ServerString, Timer};
 
@@ -80,20 +81,47 @@ fn count(node: &mut Node, cause: Cause, known: Option<TrackedLock>) {
         Cause::Vanished => node.metrics.vanished += 1,
         Cause::Expired => {
             let end = known.and_then(|lock| lock.lease_end);
-            let late = end.map_or(0, |end| node.now_us().saturating_sub(end.0 * 1000));
+            // The table has the end of the lease's last millisecond.
+            let late = end.map_or(0, |end| node.now_us().saturating_sub(end.0.saturating_sub(1) * 1000));
             node.metrics.count_expiry(late);
         }
     }
 }
 
-/// Locks that lost their name all at once, by FLUSHDB, FLUSHALL or SWAPDB.
+/// Locks that lost their names all at once, by FLUSHDB, FLUSHALL or SWAPDB. Whether they are free shows when
+/// the event-loop turn ends: DEBUG RELOAD flushes too, and brings them back.
 pub fn gone_together(ctx: Context<'_>, locks: Vec<TrackedLock>) {
-    if node::with(|node| node.role) == Role::Replica {
-        return;
+    let start = node::with(|node| {
+        let matter = node.role == Role::Master && !locks.is_empty();
+        if matter {
+            node.flushed.extend(locks);
+        }
+        matter && node.end_of_turn.is_none()
+    });
+    if start {
+        let timer = Timer::start::<EndOfTurn>(ctx, 0);
+        node::with(|node| node.end_of_turn = Some(timer));
     }
-    for lock in locks {
-        node::with(|node| node.metrics.vanished += 1);
-        publish_unlock(ctx, &lock.name);
+}
+
+struct EndOfTurn;
+
+impl Alarm for EndOfTurn {
+    fn ring(ctx: Context<'_>) {
+        let flushed = node::with(|node| {
+            node.end_of_turn = None;
+            std::mem::take(&mut node.flushed)
+        });
+        for lock in flushed {
+            let free = node::with(|node| {
+                let free = node.role == Role::Master && !node.leases.contains(lock.db, &lock.name);
+                node.metrics.vanished += u64::from(free);
+                free
+            });
+            if free {
+                publish_unlock(ctx, &lock.name);
+            }
+        }
     }
 }
 
@@ -152,9 +180,10 @@ fn set_timer(ctx: Context<'_>, at: MonotonicMs) {
     node::with(|node| node.timer = Some((timer, at)));
 }
 
-/// Stops the timer, if it stands.
-pub fn stop_timer(ctx: Context<'_>) {
-    if let Some((timer, _)) = node::with(|node| node.timer.take()) {
+/// Stops the timers that stand.
+pub fn stop_timers(ctx: Context<'_>) {
+    let (end_of_lease, end_of_turn) = node::with(|node| (node.timer.take(), node.end_of_turn.take()));
+    for timer in end_of_lease.map(|(timer, _)| timer).into_iter().chain(end_of_turn) {
         timer.stop(ctx);
     }
 }
@@ -190,9 +219,29 @@ fn end_lease(ctx: Context<'_>, lock: &TrackedLock) {
     let Some(key) = Key::open(ctx, name.as_str(), Access::Write) else { return };
     if key.is_empty() {
         gone(ctx, name.as_str(), Cause::Expired);
-    } else if let Some(end) = key.expires_at() {
-        // Somebody has moved the lease without an event, or the wall clock was stepped back.
-        record(ctx, name.as_str(), Lease::Until(WallMs(end)), WallMs(ctx.wall_clock_us() / 1000));
+    } else {
+        // Somebody has moved the lease, or put something else there, without an event; or the wall clock
+        // was stepped back.
+        look_again(ctx, name.as_str(), &key);
+    }
+}
+
+/// A key that somebody else has touched: a held lock of ours goes on record with the lease that its key has
+/// now, and a lock on record that is none any more is gone.
+pub fn review(ctx: Context<'_>, name: ServerStr<'_>) {
+    match Key::open(ctx, name, Access::Read) {
+        Some(key) => look_again(ctx, name, &key),
+        None => gone(ctx, name, Cause::Vanished),
+    }
+}
+
+fn look_again(ctx: Context<'_>, name: ServerStr<'_>, key: &Key<'_>) {
+    match lock_hash::held_token(key) {
+        Some(token) => {
+            node::with(|node| node.tokens.observe(token));
+            record(ctx, name, lock_hash::lease(key), WallMs(ctx.wall_clock_us() / 1000));
+        }
+        None => gone(ctx, name, Cause::Vanished),
     }
 }
 

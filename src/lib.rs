@@ -5,8 +5,9 @@
 //! * [`watch`] — what others do to a lock's key, and what happens to the node.
 //! * [`commands`] — `LOCK.ACQUIRE`, `LOCK.RENEW`, `LOCK.RELEASE`, `LOCK.FORCERELEASE`, `LOCK.INFO`: one
 //!   file each.
-//! * [`lock_key`] — a lock as the hash at a key: read, written and propagated.
+//! * [`lock_key`] — a lock as the hash at a key, as the commands use it: opened, written and propagated.
 //! * [`leases`] — when a lease begins, moves and ends, and the one place where a lock becomes free.
+//! * [`lock_hash`] — what the hash at a key says about a lock.
 //! * [`node`] — what this node knows: the table of leases, the token counter, settings, counts.
 //! * [`settings`], [`metrics`] — what an operator sets, and what happened so far.
 //! * [`refusal`] — why a command was refused, and what the client is told.
@@ -20,6 +21,7 @@ mod commands;
 mod config;
 mod leases;
 mod lock;
+mod lock_hash;
 mod lock_key;
 mod metrics;
 mod module;

@@ -1,10 +1,10 @@
-//! A lock as the hash at a key: read, written and propagated.
+//! A lock as the hash at a key, as the commands use it: opened, written and propagated.
 
 use std::ffi::CStr;
-use std::ops::ControlFlow;
 
 use crate::leases::{self, Cause};
-use crate::lock::{self, Lease, LockHash, MODE_FIELD, NotALock, Record, TOKEN_FIELD, WallMs, Writes};
+use crate::lock::{Lease, Record, WallMs, Writes};
+use crate::lock_hash::{self, Detail};
 use crate::node::{self, Role, Words};
 use crate::refusal::Refusal;
 use crate::server::{Access, Context, Key, ServerStr, ServerString};
@@ -38,23 +38,17 @@ impl<'c> LockKey<'c> {
         if self.key.is_empty() {
             return Ok(Record::Free);
         }
-        Ok(Record::read(&View::new(&self.key, caller, detail))?)
+        Ok(lock_hash::record(&self.key, caller, detail)?)
     }
 
     /// The lock's lease.
     pub fn lease(&self) -> Lease {
-        lease(&self.key)
+        lock_hash::lease(&self.key)
     }
 
     /// The first field that is an owner's.
     pub fn first_owner(&self) -> Option<ServerString> {
-        self.key.hash_fields(|field| {
-            if field == TOKEN_FIELD || field == MODE_FIELD {
-                ControlFlow::Continue(())
-            } else {
-                ControlFlow::Break(ServerString::new(field))
-            }
-        })
+        lock_hash::first_owner(&self.key)
     }
 
     /// Writes what a decision asks for, and propagates just that, in absolute time.
@@ -110,17 +104,6 @@ impl<'c> LockKey<'c> {
     }
 }
 
-/// The lease that a key's TTL is.
-pub fn lease(key: &Key<'_>) -> Lease {
-    key.expires_at().map_or(Lease::Endless, |end| Lease::Until(WallMs(end)))
-}
-
-/// The token of a hash that is a held lock of ours.
-pub fn held_token(key: &Key<'_>) -> Option<u64> {
-    let view = View::new(key, None, Detail::All);
-    view.token().filter(|_| matches!(Record::read(&view), Ok(Record::Other { .. })))
-}
-
 /// Sends fields as one HSET and the lease's end as PEXPIREAT, if anybody is there to hear it.
 fn propagate(
     ctx: Context<'_>,
@@ -172,69 +155,4 @@ impl<'w> Count<'w> {
 fn integer(value: u64) -> ServerString {
     // Counts and tokens stay below 2⁵³.
     ServerString::from_integer(value.cast_signed())
-}
-
-/// How much of a record matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detail {
-    /// All of it.
-    All,
-    /// The token's value does not: it reads as 0.
-    NoToken,
-}
-
-struct View<'v> {
-    key: &'v Key<'v>,
-    caller: Option<ServerStr<'v>>,
-    holds: Option<ServerString>,
-    token: Option<u64>,
-}
-
-impl<'v> View<'v> {
-    fn new(key: &'v Key<'v>, caller: Option<ServerStr<'v>>, detail: Detail) -> Self {
-        let token = node::with_words(|words| {
-            let field = words.token_field.as_str();
-            match detail {
-                Detail::All => key.hash_get(field).map(|token| token_value(&token)),
-                Detail::NoToken => key.hash_has(field).then_some(0),
-            }
-        });
-        Self { key, caller, holds: caller.and_then(|caller| key.hash_get(caller)), token }
-    }
-}
-
-/// What is no token counts as 0.
-fn token_value(text: &ServerString) -> u64 {
-    let token = text.as_str().integer().and_then(|token| u64::try_from(token).ok());
-    token.filter(|token| *token <= lock::MAX_TOKEN).unwrap_or(0)
-}
-
-impl LockHash for View<'_> {
-    fn len(&self) -> usize {
-        self.key.len()
-    }
-
-    fn holds(&self) -> Option<Result<i64, NotALock>> {
-        self.holds.as_ref().map(|holds| holds.as_str().integer().ok_or(NotALock))
-    }
-
-    fn token(&self) -> Option<u64> {
-        self.token
-    }
-
-    fn caller_is_redisson(&self) -> bool {
-        self.caller.is_some_and(|caller| lock::is_redisson(caller.bytes()))
-    }
-
-    fn has_mode(&self) -> bool {
-        node::with_words(|words| self.key.hash_has(words.mode_field.as_str()))
-    }
-
-    fn all_fields(&self, test: fn(&[u8]) -> bool) -> bool {
-        let stranger = self.key.hash_fields(|field| match test(field) {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
-        });
-        stranger.is_none()
-    }
 }

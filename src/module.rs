@@ -31,7 +31,7 @@ impl Loader for Lock {
     }
 
     fn unload(ctx: Context<'_>) -> Verdict {
-        leases::stop_timer(ctx);
+        leases::stop_timers(ctx);
         Verdict::Accept
     }
 }

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::time::Instant;
 
-use crate::lock::{LeaseTable, MonotonicMs, TokenCounter};
+use crate::lock::{LeaseTable, MonotonicMs, TokenCounter, TrackedLock};
 use crate::metrics::Metrics;
 use crate::server::{ServerString, Timer};
 use crate::settings::Settings;
@@ -46,8 +46,12 @@ pub struct Node {
     pub role: Role,
     /// The server's mode; it does not change while the server runs.
     pub topology: Topology,
-    /// The timer that stands, and when it fires.
+    /// The timer for the next lease that ends, and when it fires.
     pub timer: Option<(Timer, MonotonicMs)>,
+    /// Locks that were flushed in this event-loop turn.
+    pub flushed: Vec<TrackedLock>,
+    /// The timer that fires when this turn ends, if it is needed.
+    pub end_of_turn: Option<Timer>,
     /// Room for a channel's name, kept to spare an allocation per unlock.
     pub channel: Vec<u8>,
     started: Instant,
@@ -63,6 +67,8 @@ impl Default for Node {
             role: Role::default(),
             topology: Topology::default(),
             timer: None,
+            flushed: Vec::new(),
+            end_of_turn: None,
             channel: Vec::new(),
             started: Instant::now(),
         }

@@ -2,9 +2,9 @@
 
 use crate::leases::{self, Cause};
 use crate::lock::WallMs;
-use crate::lock_key;
+use crate::lock_hash;
 use crate::node::{self, Role};
-use crate::server::{Access, Context, Key, KeyspaceEvent, Observer, ServerEvent, ServerStr, for_each_hash};
+use crate::server::{Context, KeyspaceEvent, Observer, ServerEvent, ServerStr, for_each_hash};
 
 /// Listens to the server.
 pub struct Watch;
@@ -15,10 +15,10 @@ impl Observer for Watch {
         match event.name {
             b"expired" => leases::gone(ctx, key, Cause::Expired),
             b"del" | b"evicted" | b"rename_from" | b"move_from" => leases::gone(ctx, key, Cause::Vanished),
-            b"rename_to" | b"move_to" | b"copy_to" | b"restore" => review(ctx, key),
+            b"rename_to" | b"move_to" | b"copy_to" | b"restore" => leases::review(ctx, key),
             // A replica learns of its master's locks by the lease that comes with each.
-            b"expire" if node::with(|node| node.role) == Role::Replica => review(ctx, key),
-            _ if is_on_record(ctx, key) => review(ctx, key),
+            b"expire" if node::with(|node| node.role) == Role::Replica => leases::review(ctx, key),
+            _ if is_on_record(ctx, key) => leases::review(ctx, key),
             _ => {}
         }
     }
@@ -36,7 +36,7 @@ impl Observer for Watch {
             }
             ServerEvent::Demoted => {
                 node::with(|node| node.role = Role::Replica);
-                leases::stop_timer(ctx);
+                leases::stop_timers(ctx);
             }
             ServerEvent::Flushed(db) => {
                 let locks = node::with(|node| node.leases.drain(db));
@@ -54,23 +54,6 @@ fn is_on_record(ctx: Context<'_>, key: ServerStr<'_>) -> bool {
     node::with(|node| node.leases.len() > 0 && node.leases.contains(ctx.db(), key.bytes()))
 }
 
-/// Looks at a key that somebody else has touched: a held lock of ours goes on record with the lease that
-/// its key has now, and a lock on record that is none any more is gone.
-fn review(ctx: Context<'_>, name: ServerStr<'_>) {
-    let key = Key::open(ctx, name, Access::Read).filter(Key::is_hash);
-    let token = key.as_ref().and_then(lock_key::held_token);
-    match (key, token) {
-        (Some(key), Some(token)) => {
-            let now = WallMs(ctx.wall_clock_us() / 1000);
-            let lease = lock_key::lease(&key);
-            drop(key);
-            node::with(|node| node.tokens.observe(token));
-            leases::record(ctx, name, lease, now);
-        }
-        _ => leases::gone(ctx, name, Cause::Vanished),
-    }
-}
-
 /// Builds the table anew from the data, after a load.
 pub fn take_stock(ctx: Context<'_>) {
     let now_us = ctx.wall_clock_us();
@@ -82,8 +65,8 @@ pub fn take_stock(ctx: Context<'_>) {
     let mut db = 0;
     while ctx.select(db) {
         for_each_hash(ctx, &mut |key| {
-            if let Some(token) = lock_key::held_token(key) {
-                let lease = lock_key::lease(key);
+            if let Some(token) = lock_hash::held_token(key) {
+                let lease = lock_hash::lease(key);
                 node::with(|node| {
                     node.tokens.observe(token);
                     leases::track(node, db, key.name().bytes(), lease, now);

@@ -3,7 +3,8 @@
 use super::options::{self, Known, Options};
 use super::wall_clock;
 use crate::lock::{self, Ask, Attempt, Entry, Grant, Lease, Record};
-use crate::lock_key::{Detail, LockKey};
+use crate::lock_hash::Detail;
+use crate::lock_key::LockKey;
 use crate::node;
 use crate::refusal::Refusal;
 use crate::server::{Arg, ArgKind, Args, Command, Context, KeyUse, ServerStr, Spec};

@@ -2,7 +2,8 @@
 
 use super::wall_clock;
 use crate::lock::{Record, WallMs};
-use crate::lock_key::{Detail, LockKey};
+use crate::lock_hash::Detail;
+use crate::lock_key::LockKey;
 use crate::refusal::Refusal;
 use crate::server::{Arg, ArgKind, Args, Command, Context, KeyUse, ServerStr, ServerString, Spec};
 

@@ -4,7 +4,8 @@ use super::options::{self, Known, Options};
 use super::wall_clock;
 use crate::leases::Cause;
 use crate::lock::{self, Released};
-use crate::lock_key::{Detail, LockKey};
+use crate::lock_hash::Detail;
+use crate::lock_key::LockKey;
 use crate::refusal::Refusal;
 use crate::server::{Arg, ArgKind, Args, Command, Context, KeyUse, ServerStr, Spec};
 
