@@ -1,0 +1,154 @@
+//! `LOCK.ACQUIRE` and its answer.
+
+use std::time::Duration;
+
+use redis::{Cmd, FromRedisValue, ParsingError, ToRedisArgs, Value, cmd};
+
+use crate::Owner;
+
+/// A request for a lock.
+#[derive(Clone, Debug)]
+pub struct Acquire<'a> {
+    name: &'a [u8],
+    owner: &'a Owner,
+    lease: Duration,
+    holds: Option<u64>,
+    token: Option<u64>,
+}
+
+impl<'a> Acquire<'a> {
+    /// Asks for the lock `name` for the length of `lease`, which counts in whole milliseconds.
+    pub fn new(name: &'a (impl AsRef<[u8]> + ?Sized), owner: &'a Owner, lease: Duration) -> Self {
+        Self { name: name.as_ref(), owner, lease, holds: None, token: None }
+    }
+
+    /// The hold count to have afterwards, instead of one more: a retry then changes nothing.
+    pub fn holds(mut self, count: u64) -> Self {
+        self.holds = Some(count);
+        self
+    }
+
+    /// The least fencing token that the hold must carry.
+    pub fn token(mut self, least: u64) -> Self {
+        self.token = Some(least);
+        self
+    }
+
+    /// The command, to be queried as an [`Attempt`].
+    pub fn cmd(&self) -> Cmd {
+        let mut cmd = cmd("LOCK.ACQUIRE");
+        cmd.arg(self.name).arg(self.owner).arg(milliseconds(self.lease));
+        option(&mut cmd, "HOLDS", self.holds);
+        option(&mut cmd, "TOKEN", self.token);
+        cmd
+    }
+}
+
+pub(crate) fn option(cmd: &mut Cmd, name: &str, value: Option<impl ToRedisArgs>) {
+    if let Some(value) = value {
+        cmd.arg(name).arg(value);
+    }
+}
+
+/// Leases count in whole milliseconds; a longer one than the node can count is the longest.
+pub(crate) fn milliseconds(lease: Duration) -> i64 {
+    i64::try_from(lease.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// What came of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// The owner holds the lock.
+    Granted(Hold),
+    /// Somebody else does.
+    Denied(Holder),
+}
+
+/// A hold of the caller's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// How often the owner holds the lock; at least 1.
+    pub count: u64,
+    /// What is left of the lease.
+    pub lease: Lease,
+    /// The fencing token: greater than that of every earlier holder on this node. 0 for a hold that
+    /// Redisson's scripts made.
+    pub token: u64,
+}
+
+/// The hold that stood in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// What is left of its lease.
+    pub lease: Lease,
+    /// Its fencing token, or 0.
+    pub token: u64,
+}
+
+/// What is left of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lease {
+    /// It ends after this time.
+    Left(Duration),
+    /// It does not end by itself: somebody has taken the key's TTL away.
+    Endless,
+}
+
+impl Lease {
+    fn from_ttl(ttl: i64) -> Self {
+        u64::try_from(ttl).map_or(Self::Endless, |ttl| Self::Left(Duration::from_millis(ttl)))
+    }
+}
+
+impl FromRedisValue for Attempt {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        let integers: Vec<i64> = redis::from_redis_value(value)?;
+        let &[holds, ttl, token] = integers.as_slice() else {
+            return Err(format!("LOCK.ACQUIRE answers three integers, not {integers:?}").into());
+        };
+        let natural = |integer: i64| {
+            u64::try_from(integer).map_err(|_| format!("{integer} is neither a hold count nor a token"))
+        };
+        let (lease, token) = (Lease::from_ttl(ttl), natural(token)?);
+        Ok(match natural(holds)? {
+            0 => Self::Denied(Holder { lease, token }),
+            count => Self::Granted(Hold { count, lease, token }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempt(integers: [i64; 3]) -> Attempt {
+        let value = Value::Array(integers.map(Value::Int).to_vec());
+        redis::from_redis_value(value).expect("three integers")
+    }
+
+    #[test]
+    fn the_first_integer_decides() {
+        let lease = Lease::Left(Duration::from_millis(250));
+        assert_eq!(attempt([2, 250, 7]), Attempt::Granted(Hold { count: 2, lease, token: 7 }));
+        assert_eq!(attempt([0, 250, 7]), Attempt::Denied(Holder { lease, token: 7 }));
+        assert_eq!(attempt([0, -1, 0]), Attempt::Denied(Holder { lease: Lease::Endless, token: 0 }));
+    }
+
+    #[test]
+    fn another_reply_is_an_error_and_no_panic() {
+        for value in [Value::Nil, Value::Int(1), Value::Array(vec![Value::Int(-1); 3])] {
+            assert!(redis::from_redis_value::<Attempt>(value).is_err());
+        }
+    }
+
+    #[test]
+    fn a_request_spells_its_options() {
+        let owner = Owner::unique();
+        let cmd = Acquire::new("job", &owner, Duration::from_secs(1)).holds(1).token(9).cmd();
+        let packed = cmd.get_packed_command();
+        let words: Vec<_> = packed.split(|byte| *byte == b'\n').skip(2).step_by(2).collect();
+        let expected = ["LOCK.ACQUIRE", "job", &owner.to_string(), "1000", "HOLDS", "1", "TOKEN", "9"];
+        let expected: Vec<_> = expected.iter().map(|word| format!("{word}\r").into_bytes()).collect();
+        assert_eq!(words[..8], expected);
+    }
+}
