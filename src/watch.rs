@@ -10,16 +10,17 @@ use crate::server::{Context, KeyspaceEvent, Observer, ServerEvent, ServerStr, fo
 pub struct Watch;
 
 impl Observer for Watch {
+    /// Called for a good part of all commands of all clients: what does not concern a lock leaves at once.
     fn keyspace_event(ctx: Context<'_>, event: KeyspaceEvent<'_>) {
         let key = event.key;
         match event.name {
-            b"expired" => leases::gone(ctx, key, Cause::Expired),
-            b"del" | b"evicted" | b"rename_from" | b"move_from" => leases::gone(ctx, key, Cause::Vanished),
             b"rename_to" | b"move_to" | b"copy_to" | b"restore" => leases::review(ctx, key),
             // A replica learns of its master's locks by the lease that comes with each.
             b"expire" if node::with(|node| node.role) == Role::Replica => leases::review(ctx, key),
-            _ if is_on_record(ctx, key) => leases::review(ctx, key),
-            _ => {}
+            _ if !is_on_record(ctx, key) => {}
+            b"expired" => leases::gone(ctx, key, Cause::Expired),
+            b"del" | b"evicted" | b"rename_from" | b"move_from" => leases::gone(ctx, key, Cause::Vanished),
+            _ => leases::review(ctx, key),
         }
     }
 

@@ -4,6 +4,7 @@
 //! command does to it, [`TokenCounter`] hands out fencing tokens, and [`LeaseTable`] knows when each
 //! lease ends.
 
+mod arena;
 mod decide;
 mod owner;
 mod record;

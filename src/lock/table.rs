@@ -5,11 +5,10 @@
 
 use std::hash::BuildHasher;
 
-use hashbrown::{DefaultHashBuilder, HashTable, hash_table};
-use slab::Slab;
-
 use super::MonotonicMs;
+use super::arena::Arena;
 use super::wheel::Wheel;
+use hashbrown::{DefaultHashBuilder, HashTable, hash_table};
 
 /// The index is split so that none of its parts stalls the server for long when it grows: with a
 /// million locks, a part holds four thousand.
@@ -52,7 +51,7 @@ enum Timed {
 pub struct LeaseTable {
     parts: Box<[HashTable<u32>]>,
     hasher: DefaultHashBuilder,
-    entries: Slab<Entry>,
+    entries: Arena<Entry>,
     wheel: Wheel,
 }
 
@@ -61,7 +60,7 @@ impl Default for LeaseTable {
         Self {
             parts: (0..PARTS).map(|_| HashTable::new()).collect(),
             hasher: DefaultHashBuilder::default(),
-            entries: Slab::new(),
+            entries: Arena::default(),
             wheel: Wheel::default(),
         }
     }
@@ -75,7 +74,7 @@ impl LeaseTable {
 
     /// Is the lock in the table?
     pub fn contains(&self, db: u32, name: &[u8]) -> bool {
-        !self.entries.is_empty() && self.find(db, name).is_some()
+        self.find(db, name).is_some()
     }
 
     /// Puts a lock in, or moves the lease of one that is there; `None` is an endless lease.
@@ -91,22 +90,21 @@ impl LeaseTable {
         let id = self.find_or_insert(db, name);
         self.unschedule(id);
         let due = lease_end?;
-        self.entries[id as usize].timed = Timed::Scheduled;
+        self.set_timed(id, Timed::Scheduled);
         Some(self.wheel.schedule(id, due, now))
     }
 
     /// Takes a lock out.
     pub fn remove(&mut self, db: u32, name: &[u8]) -> Option<TrackedLock> {
-        if self.entries.is_empty() {
+        if self.len() == 0 {
             return None;
         }
         let hash = self.hash(db, name);
         let entries = &self.entries;
-        let found =
-            self.parts[part(hash)].find_entry(hash, |id| is(&entries[*id as usize], db, name)).ok()?;
+        let found = self.parts[part(hash)].find_entry(hash, |id| is(entries.get(*id), db, name)).ok()?;
         let (id, _) = found.remove();
         let lease_end = self.unschedule(id);
-        let entry = self.entries.remove(id as usize);
+        let entry = self.entries.remove(id)?;
         self.give_back_slack();
         Some(TrackedLock { db, name: entry.name, lease_end })
     }
@@ -115,7 +113,7 @@ impl LeaseTable {
     /// up again only after its lease was set anew with [`LeaseTable::track`].
     pub fn pop_due(&mut self, now: MonotonicMs) -> Option<TrackedLock> {
         let id = self.wheel.pop_due(now)?;
-        let entry = &mut self.entries[id as usize];
+        let entry = self.entries.get_mut(id)?;
         entry.timed = Timed::Due;
         Some(TrackedLock { db: entry.db, name: entry.name.clone(), lease_end: Some(self.wheel.due(id)) })
     }
@@ -152,7 +150,7 @@ impl LeaseTable {
 
     fn find(&self, db: u32, name: &[u8]) -> Option<u32> {
         let hash = self.hash(db, name);
-        self.parts[part(hash)].find(hash, |id| is(&self.entries[*id as usize], db, name)).copied()
+        self.parts[part(hash)].find(hash, |id| is(self.entries.get(*id), db, name)).copied()
     }
 
     fn find_or_insert(&mut self, db: u32, name: &[u8]) -> u32 {
@@ -160,26 +158,23 @@ impl LeaseTable {
         let (entries, hasher) = (&self.entries, &self.hasher);
         let found = self.parts[part(hash)].entry(
             hash,
-            |id| is(&entries[*id as usize], db, name),
+            |id| is(entries.get(*id), db, name),
             |id| {
-                let entry = &entries[*id as usize];
-                hasher.hash_one((entry.db, &*entry.name))
+                let key = entries.get(*id).map_or((0, &[][..]), |entry| (entry.db, &entry.name));
+                hasher.hash_one(key)
             },
         );
         match found {
             hash_table::Entry::Occupied(found) => *found.get(),
             hash_table::Entry::Vacant(place) => {
-                let id = self.entries.vacant_key() as u32;
-                place.insert(id);
-                self.entries.insert(Entry { name: name.into(), db, timed: Timed::Endless });
-                id
+                let id = self.entries.insert(Entry { name: name.into(), db, timed: Timed::Endless });
+                *place.insert(id).get()
             }
         }
     }
 
     fn unschedule(&mut self, id: u32) -> Option<MonotonicMs> {
-        let entry = &mut self.entries[id as usize];
-        match std::mem::replace(&mut entry.timed, Timed::Endless) {
+        match self.set_timed(id, Timed::Endless) {
             Timed::Endless => return None,
             Timed::Due => {}
             Timed::Scheduled => self.wheel.cancel(id),
@@ -187,9 +182,14 @@ impl LeaseTable {
         Some(self.wheel.due(id))
     }
 
+    fn set_timed(&mut self, id: u32, timed: Timed) -> Timed {
+        let entry = self.entries.get_mut(id);
+        entry.map_or(Timed::Endless, |entry| std::mem::replace(&mut entry.timed, timed))
+    }
+
     /// After a crowd has left, the room it took is given back.
     fn give_back_slack(&mut self) {
-        if self.entries.capacity() > SMALL && self.entries.len() < self.entries.capacity() / 8 {
+        if self.entries.reached() > SMALL && self.len() < self.entries.reached() / 8 {
             let all = self.take_all();
             self.put_all(all);
         }
@@ -199,14 +199,12 @@ impl LeaseTable {
         let Self { entries, wheel, .. } = std::mem::take(self);
         self.wheel = Wheel::starting_at(wheel.now());
         let lease_end = |id, timed| (timed != Timed::Endless).then(|| wheel.due(id));
-        entries
-            .into_iter()
-            .map(|(id, entry)| TrackedLock {
-                db: entry.db,
-                name: entry.name,
-                lease_end: lease_end(id as u32, entry.timed),
-            })
-            .collect()
+        let lock = |(id, entry): (_, Entry)| TrackedLock {
+            db: entry.db,
+            name: entry.name,
+            lease_end: lease_end(id, entry.timed),
+        };
+        entries.drain().map(lock).collect()
     }
 
     /// The caller's next wake-up stays right: no lease ends earlier than it did before.
@@ -223,8 +221,8 @@ fn part(hash: u64) -> usize {
     (hash >> 32) as usize % PARTS
 }
 
-fn is(entry: &Entry, db: u32, name: &[u8]) -> bool {
-    entry.db == db && *entry.name == *name
+fn is(entry: Option<&Entry>, db: u32, name: &[u8]) -> bool {
+    entry.is_some_and(|entry| entry.db == db && *entry.name == *name)
 }
 
 #[cfg(test)]
@@ -326,6 +324,12 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_is_small() {
+        // A million locks should cost megabytes, not tens of them.
+        assert_eq!(size_of::<Entry>(), 24);
+    }
+
+    #[test]
     fn a_crowd_that_leaves_gives_its_room_back() {
         let mut table = LeaseTable::default();
         let name = |n: u64| n.to_be_bytes();
@@ -335,7 +339,7 @@ mod tests {
         for n in 1..100_000 {
             assert_eq!(table.remove(0, &name(n)).and_then(|lock| lock.lease_end), Some(MonotonicMs(n + 1)));
         }
-        assert!(table.entries.capacity() <= SMALL, "{} entries of room", table.entries.capacity());
+        assert!(table.entries.reached() <= SMALL, "room for {} entries", table.entries.reached());
         assert_eq!(table.pop_due(MonotonicMs(1)).map(|lock| lock.name), Some(name(0).into()));
     }
 }

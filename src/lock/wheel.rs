@@ -7,6 +7,7 @@
 //! and moves down as that time comes near. The slots are doubly linked lists through one array.
 
 use super::MonotonicMs;
+use super::arena::Chunks;
 
 const DIGIT_BITS: u32 = 6;
 const SLOTS: usize = 1 << DIGIT_BITS;
@@ -15,7 +16,7 @@ const LEVELS: usize = 8;
 const HORIZON: MonotonicMs = MonotonicMs((1 << (DIGIT_BITS * LEVELS as u32)) - 1);
 const NONE: u32 = u32::MAX;
 
-/// Where an id is linked in. Ids are small integers, so the links live in a plain array.
+/// Where an id is linked in. Ids are small integers, so the links live in an array.
 #[derive(Clone, Copy, Debug)]
 struct Link {
     due: MonotonicMs,
@@ -38,13 +39,13 @@ pub struct Wheel {
     now: u64,
     scheduled: usize,
     levels: Box<[Level; LEVELS]>,
-    links: Vec<Link>,
+    links: Chunks<Link>,
 }
 
 impl Default for Wheel {
     fn default() -> Self {
         const EMPTY: Level = Level { heads: [NONE; SLOTS], occupied: 0 };
-        Self { now: 0, scheduled: 0, levels: Box::new([EMPTY; LEVELS]), links: Vec::new() }
+        Self { now: 0, scheduled: 0, levels: Box::new([EMPTY; LEVELS]), links: Chunks::default() }
     }
 }
 
@@ -67,18 +68,15 @@ impl Wheel {
         if self.scheduled == 0 {
             self.now = self.now.max(now.0);
         }
-        let index = id as usize;
-        if index >= self.links.len() {
-            self.links.resize(index + 1, UNLINKED);
-        }
-        self.links[index].due = due.min(HORIZON);
+        self.links.reach(id, UNLINKED);
+        self.links[id].due = due.min(HORIZON);
         self.scheduled += 1;
         self.link(id)
     }
 
     /// Takes out an id that is scheduled.
     pub fn cancel(&mut self, id: u32) {
-        let link = self.links[id as usize];
+        let link = self.links[id];
         let (level, slot) = self.place(link.due);
         if link.previous == NONE {
             let level = &mut self.levels[level];
@@ -87,10 +85,10 @@ impl Wheel {
                 level.occupied &= !(1 << slot);
             }
         } else {
-            self.links[link.previous as usize].next = link.next;
+            self.links[link.previous].next = link.next;
         }
         if link.next != NONE {
-            self.links[link.next as usize].previous = link.previous;
+            self.links[link.next].previous = link.previous;
         }
         self.scheduled -= 1;
     }
@@ -120,7 +118,7 @@ impl Wheel {
 
     /// The time that an id was scheduled for.
     pub fn due(&self, id: u32) -> MonotonicMs {
-        self.links[id as usize].due
+        self.links[id].due
     }
 
     /// Moves the ids of a slot down, now that the wheel has come to the slot's start.
@@ -129,22 +127,22 @@ impl Wheel {
         self.levels[level].occupied &= !(1 << slot);
         self.now = start;
         while id != NONE {
-            let next = self.links[id as usize].next;
+            let next = self.links[id].next;
             self.link(id);
             id = next;
         }
     }
 
     fn link(&mut self, id: u32) -> MonotonicMs {
-        let (level, slot) = self.place(self.links[id as usize].due);
+        let (level, slot) = self.place(self.links[id].due);
         let start = self.slot_start(level, slot);
         let level = &mut self.levels[level];
         let next = std::mem::replace(&mut level.heads[slot], id);
         level.occupied |= 1 << slot;
-        let link = &mut self.links[id as usize];
+        let link = &mut self.links[id];
         (link.next, link.previous) = (next, NONE);
         if next != NONE {
-            self.links[next as usize].previous = id;
+            self.links[next].previous = id;
         }
         MonotonicMs(start)
     }
