@@ -11,7 +11,8 @@ use crate::server::{Access, Alarm, Context, Key, Publication, ServerStr, ServerS
 /// leases that end together does not stall the server.
 const ROUND: usize = 500;
 
-/// How soon the timer looks again while writes are paused, in milliseconds.
+/// How soon a timer looks again while writes are paused, in milliseconds. Propagating anything outside of a
+/// command then ends the server.
 const PAUSE_POLL: u64 = 5;
 
 /// What freed a lock.
@@ -108,6 +109,11 @@ struct EndOfTurn;
 
 impl Alarm for EndOfTurn {
     fn ring(ctx: Context<'_>) {
+        if ctx.writes_paused() {
+            let timer = Timer::start::<Self>(ctx, PAUSE_POLL);
+            node::with(|node| node.end_of_turn = Some(timer));
+            return;
+        }
         let flushed = node::with(|node| {
             node.end_of_turn = None;
             std::mem::take(&mut node.flushed)
@@ -223,6 +229,22 @@ fn end_lease(ctx: Context<'_>, lock: &TrackedLock) {
         // Somebody has moved the lease, or put something else there, without an event; or the wall clock
         // was stepped back.
         look_again(ctx, name.as_str(), &key);
+    }
+}
+
+/// Takes note of the token of every lock on record. A replica does not hear of a token that was raised while
+/// the lease stayed as it was.
+pub fn observe_tokens(ctx: Context<'_>) {
+    let locks: Vec<_> =
+        node::with(|node| node.leases.names().map(|(db, name)| (db, name.to_vec())).collect());
+    for (db, name) in locks {
+        let name = ServerString::new(&name);
+        if ctx.select(db)
+            && let Some(key) = Key::open(ctx, name.as_str(), Access::Read)
+            && let Some(token) = lock_hash::held_token(&key)
+        {
+            node::with(|node| node.tokens.observe(token));
+        }
     }
 }
 

@@ -33,6 +33,7 @@ impl Observer for Watch {
                     node.role = Role::Master;
                     node.tokens.seed(now_us);
                 });
+                leases::observe_tokens(ctx);
                 leases::set_timer_for_next(ctx);
             }
             ServerEvent::Demoted => {

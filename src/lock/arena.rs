@@ -123,6 +123,14 @@ impl<T> Arena<T> {
         }
     }
 
+    /// All values.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.places.0.iter().flat_map(|chunk| chunk.iter()).filter_map(|place| match place {
+            Place::Taken(value) => Some(value),
+            Place::Free(_) => None,
+        })
+    }
+
     /// Takes all values out, with the ids that they had.
     pub fn drain(self) -> impl Iterator<Item = (u32, T)> {
         let places = self.places.0.into_iter().flat_map(|chunk| *chunk);
@@ -169,6 +177,7 @@ mod tests {
             for (id, value) in &model {
                 prop_assert_eq!(arena.get(*id), Some(value));
             }
+            prop_assert!(arena.iter().eq(model.values()));
             prop_assert_eq!(arena.drain().collect::<BTreeMap<_, _>>(), model);
         }
     }

@@ -123,6 +123,11 @@ impl LeaseTable {
         self.wheel.next_wake()
     }
 
+    /// The databases and names of all locks.
+    pub fn names(&self) -> impl Iterator<Item = (u32, &[u8])> {
+        self.entries.iter().map(|entry| (entry.db, &*entry.name))
+    }
+
     /// Takes out all locks of a database, or of all.
     pub fn drain(&mut self, db: Option<u32>) -> Vec<TrackedLock> {
         let (gone, kept): (Vec<_>, Vec<_>) =
