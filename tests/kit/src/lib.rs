@@ -25,7 +25,7 @@ mod process;
 mod server;
 mod version;
 
-pub use builder::Builder;
+pub use builder::{Builder, module_path};
 pub use eventually::eventually;
 pub use server::Server;
 pub use version::{Flavor, Version};

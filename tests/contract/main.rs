@@ -1,0 +1,30 @@
+//! The contract of the `LOCK.*` commands, each line of it on a real server.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+
+mod acl;
+mod acquire;
+mod cluster;
+mod config;
+mod docs;
+mod editing;
+mod events;
+mod field_cases;
+mod helpers;
+mod hostile;
+mod info;
+mod listener;
+mod loading;
+mod memory;
+mod notifications;
+mod persistence;
+mod propagation;
+mod redisson;
+mod release;
+mod renew;
+mod replicas;
+mod replication;
+mod scripting;
+mod stream;
+mod tokens;
+mod vanishing;
