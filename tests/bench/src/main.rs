@@ -4,15 +4,20 @@
 //! The servers are started by the test kit: `REDIS_LOCK_SERVER` names another one than
 //! `redis-server`, `REDIS_LOCK_MODULE` another module than the workspace's release build.
 
+mod bystanders;
 mod contender;
 mod cpu;
 mod cycle;
 mod effort;
+mod expiry;
+mod holder;
 mod lane;
 mod pair;
+mod profile;
 mod raw;
 mod report;
 mod scripts;
+mod size;
 mod stats;
 mod table;
 
@@ -21,9 +26,10 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
+use redis_lock_testkit::Server;
 
 use crate::effort::Effort;
-use crate::report::Section;
+use crate::report::{Report, Section};
 
 /// Measures what the lock commands cost the server.
 #[derive(Debug, Parser)]
@@ -47,6 +53,14 @@ enum Command {
     All,
     /// CPU per acquire and release, and per denied acquire, beside the ways to do without
     Cycle,
+    /// The same, and memory, while many locks are held
+    Size,
+    /// How late unlock notifications come when leases end
+    Expiry,
+    /// CPU per command of those who don't lock, with and without the module
+    Bystanders,
+    /// Where the server's time goes, by perf
+    Profile,
 }
 
 type Benchmark = fn(Effort) -> anyhow::Result<Vec<Section>>;
@@ -54,15 +68,24 @@ type Benchmark = fn(Effort) -> anyhow::Result<Vec<Section>>;
 impl Command {
     fn benchmarks(self) -> &'static [Benchmark] {
         match self {
-            Self::All => &[cycle::run],
+            Self::All => &[cycle::run, size::run, expiry::run, bystanders::run],
             Self::Cycle => &[cycle::run],
+            Self::Size => &[size::run],
+            Self::Expiry => &[expiry::run],
+            Self::Bystanders => &[bystanders::run],
+            Self::Profile => &[],
         }
     }
 }
 
 fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
+    if let Command::Profile = cli.command {
+        return profile::run();
+    }
     let effort = if cli.quick { Effort::Quick } else { Effort::Full };
+    let server = Server::without_module().start().version().to_string();
+    println!("{server}. Medians [10th–90th percentile]; a target is what a figure ought not to exceed.");
     let mut sections = Vec::new();
     for benchmark in cli.command.benchmarks() {
         for section in benchmark(effort)? {
@@ -72,7 +95,7 @@ fn main() -> anyhow::Result<()> {
     }
     if let Some(path) = cli.json {
         let file = fs::File::create(&path).with_context(|| format!("can't write {}", path.display()))?;
-        serde_json::to_writer_pretty(file, &sections)?;
+        serde_json::to_writer_pretty(file, &Report { server, sections })?;
     }
     Ok(())
 }
