@@ -34,6 +34,8 @@ pub enum Refusal {
     NotALock,
     /// This node is a replica.
     Replica,
+    /// Writes are paused, and the lock may be held by a key that the server hides meanwhile.
+    Paused,
     /// A counter is at its end.
     Exhausted(Exhausted),
 }
@@ -76,6 +78,9 @@ impl Refusal {
             Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value".into(),
             Self::NotALock => "WRONGTYPE The hash at this key is not a lock".into(),
             Self::Replica => "READONLY You can't write against a replica.".into(),
+            Self::Paused => {
+                "PAUSED writes are paused on this node; try again when the pause has ended".into()
+            }
             Self::Exhausted(Exhausted::Holds) => {
                 format!("ERR the hold count can't exceed {MAX_HOLDS}; release holds, or set HOLDS")
             }

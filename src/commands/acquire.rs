@@ -72,6 +72,9 @@ impl<'a> Acquire<'a> {
         let mut key = LockKey::open(ctx, self.key)?;
         let record = key.record(Some(self.owner), Detail::All)?;
         let lease = match record {
+            // A transaction may pause writes itself and go on. Then the server hides an expired key, but
+            // does not reap it, and a write to such a key would end the process.
+            Record::Free if ctx.writes_paused() => return Err(Refusal::Paused),
             Record::Free => Lease::Until(now),
             Record::Mine { .. } | Record::Other { .. } => key.lease(),
         };

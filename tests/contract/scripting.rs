@@ -151,3 +151,28 @@ fn a_read_only_script_may_only_look() {
     refusal_of(&mut con, &take);
     assert_free(&mut con, "lock");
 }
+
+#[test]
+fn nothing_is_granted_in_a_transaction_that_pauses_writes() {
+    let (server, mut con) = start();
+    run(&mut con, "DEBUG SET-ACTIVE-EXPIRE 0");
+    cmd("SET").arg(&["expired", "v", "PX", "1"]).exec(&mut con).unwrap();
+    sleep_until(now_ms() + 50);
+    for key in ["expired", "free"] {
+        for (line, expected) in [
+            ("LOCK.RENEW $ me 1000", Ok(Value::Int(0))),
+            ("LOCK.RELEASE $ me", Ok(Value::Nil)),
+            ("LOCK.ACQUIRE $ me 1000", Err("PAUSED")),
+        ] {
+            run(&mut con, "MULTI");
+            run(&mut con, "CLIENT PAUSE 10000 WRITE");
+            run(&mut con, &line.replace('$', key));
+            let replies = cmd("EXEC").query::<Vec<Value>>(&mut con);
+            run(&mut con, "CLIENT UNPAUSE");
+            let reply = replies.as_ref().map(|replies| replies[1].clone());
+            assert_eq!(reply.map_err(|error| error.code().unwrap_or("")), expected, "{line} {key}");
+        }
+    }
+    server.assert_alive();
+    assert_eq!(acquire(&mut con, "expired", "me", 1_000).holds, 1);
+}

@@ -9,11 +9,12 @@ use crate::resp::{Command, Reply};
 pub const INFO_FIELDS: [&str; 6] = ["state", "owner", "holds", "ttl", "token", "waiters"];
 
 /// The codes of errors that a command of the module may answer.
-const CODES: [&[u8]; 12] = [
+const CODES: [&[u8]; 13] = [
     b"ERR",
     b"WRONGTYPE",
     b"BADOWNER",
     b"BADTOKEN",
+    b"PAUSED",
     b"READONLY",
     b"OOM",
     b"MISCONF",
