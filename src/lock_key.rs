@@ -7,7 +7,7 @@ use crate::lock::{Lease, Record, WallMs, Writes};
 use crate::lock_hash::{self, Detail};
 use crate::node::{self, Role, Words};
 use crate::refusal::Refusal;
-use crate::server::{Access, Context, Key, ServerStr, ServerString};
+use crate::server::{Access, Context, FieldValue, Key, ServerStr, ServerString};
 
 /// A key that is a lock, or may become one.
 pub struct LockKey<'c> {
@@ -64,8 +64,10 @@ impl<'c> LockKey<'c> {
                 holds.as_ref().map(|holds| (owner, holds.as_str())),
                 token.as_ref().map(|token| (words.token_field.as_str(), token.as_str())),
             ];
-            for (field, value) in fields.into_iter().flatten() {
-                self.key.hash_set(field, value);
+            match fields {
+                [Some(first), Some(second)] => self.key.hash_set_both(first, second),
+                [Some(only), None] | [None, Some(only)] => self.key.hash_set(only),
+                [None, None] => {}
             }
             if let Some(end) = writes.lease_end {
                 self.key.expire_at(end.0);
@@ -78,15 +80,8 @@ impl<'c> LockKey<'c> {
         }
     }
 
-    /// Takes an owner's holds away: the key with them, unless somebody put other owners into the hash.
-    pub fn free(mut self, owner: ServerStr<'_>, cause: Cause) {
-        let fields = self.key.len();
-        // Most often the owner's field and the token's are all there is.
-        let alone = fields == 1
-            || fields == 2 && node::with_words(|words| self.key.hash_has(words.token_field.as_str()));
-        if alone {
-            return self.delete(cause);
-        }
+    /// Takes an owner out of a hash that has others.
+    pub fn remove_owner(&mut self, owner: ServerStr<'_>) {
         let (ctx, name) = (self.key.context(), self.key.name());
         self.key.hash_delete(owner);
         propagate_removal(ctx, c"HDEL", &[name, owner]);
@@ -108,7 +103,7 @@ impl<'c> LockKey<'c> {
 fn propagate(
     ctx: Context<'_>,
     name: ServerStr<'_>,
-    fields: [Option<(ServerStr<'_>, ServerStr<'_>)>; 2],
+    fields: [Option<FieldValue<'_>>; 2],
     lease_end: Option<WallMs>,
 ) {
     if !ctx.has_audience() {

@@ -61,7 +61,7 @@ impl<'a> Info<'a> {
         let owner = key.first_owner();
         let mut holds = 0;
         if let Some(owner) = &owner
-            && let Record::Mine { holds: count, token: own } =
+            && let Record::Mine { holds: count, token: own, .. } =
                 key.record(Some(owner.as_str()), Detail::All)?
         {
             (holds, token) = (count, own);

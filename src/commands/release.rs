@@ -57,8 +57,12 @@ impl<'a> Release<'a> {
         let mut key = LockKey::open(ctx, self.key)?;
         match lock::release(key.record(Some(self.owner), Detail::NoToken)?, self.keep) {
             Released::NotHeld => Ok(None),
+            Released::Left => {
+                key.remove_owner(self.owner);
+                Ok(Some(0))
+            }
             Released::Free => {
-                key.free(self.owner, Cause::Released);
+                key.delete(Cause::Released);
                 Ok(Some(0))
             }
             Released::Kept { holds, writes } => {

@@ -81,6 +81,8 @@ pub enum Released {
         /// What has to be written to make it so.
         writes: Writes,
     },
+    /// The owner's last hold is gone, but the hash has other owners, put there by hand.
+    Left,
     /// The last hold is gone.
     Free,
 }
@@ -112,7 +114,7 @@ pub fn acquire(
                 writes: Writes { holds: Some(holds), token: Some(token), lease_end: Some(end) },
             }))
         }
-        Record::Mine { holds, token } => {
+        Record::Mine { holds, token, .. } => {
             let wanted = match ask.holds {
                 Some(n) => n.max(holds),
                 None if holds < MAX_HOLDS => holds + 1,
@@ -143,10 +145,11 @@ pub fn renew(
 
 /// Decides a RELEASE of one hold, or down to `keep` holds. It never adds one.
 pub fn release(record: Record, keep: Option<u64>) -> Released {
-    let Record::Mine { holds, .. } = record else {
+    let Record::Mine { holds, others, .. } = record else {
         return Released::NotHeld;
     };
     match keep.unwrap_or(holds - 1).min(holds) {
+        0 if others > 0 => Released::Left,
         0 => Released::Free,
         left => Released::Kept {
             holds: left,
@@ -181,6 +184,10 @@ mod tests {
         Ask { ttl, holds: None, token: 0 }
     }
 
+    fn mine(holds: u64) -> Record {
+        Record::Mine { holds, token: 5, others: 0 }
+    }
+
     fn granted(record: Record, lease: Lease, ask: Ask) -> Grant {
         match acquire(record, lease, ask, NOW, &mut TokenCounter::default()) {
             Ok(Attempt::Granted(grant)) => grant,
@@ -191,7 +198,7 @@ mod tests {
     #[test]
     fn a_shorter_nested_lease_does_not_cut_the_outer_one() {
         let outer = Lease::Until(NOW.plus(60_000));
-        let grant = granted(Record::Mine { holds: 1, token: 5 }, outer, ask(1_000));
+        let grant = granted(mine(1), outer, ask(1_000));
         assert_eq!((grant.holds, grant.token, grant.lease), (2, 5, outer));
         assert_eq!(grant.writes, Writes { holds: Some(2), ..Writes::default() });
     }
@@ -200,7 +207,7 @@ mod tests {
     fn a_retry_with_holds_changes_nothing() {
         let lease = Lease::Until(NOW.plus(9_000));
         let retry = Ask { ttl: 9_000, holds: Some(1), token: 0 };
-        let grant = granted(Record::Mine { holds: 1, token: 5 }, lease, retry);
+        let grant = granted(mine(1), lease, retry);
         assert_eq!((grant.holds, grant.token, grant.writes), (1, 5, Writes::default()));
     }
 
@@ -208,7 +215,7 @@ mod tests {
     fn holds_never_lowers_a_count() {
         let lease = Lease::Until(NOW.plus(9_000));
         let lower = Ask { ttl: 1, holds: Some(2), token: 0 };
-        assert_eq!(granted(Record::Mine { holds: 3, token: 5 }, lease, lower).holds, 3);
+        assert_eq!(granted(mine(3), lease, lower).holds, 3);
     }
 
     #[test]
@@ -223,14 +230,14 @@ mod tests {
 
     #[test]
     fn the_last_hold_count_is_a_named_refusal() {
-        let full = Record::Mine { holds: MAX_HOLDS, token: 5 };
+        let full = mine(MAX_HOLDS);
         let refused = acquire(full, Lease::Endless, ask(1), NOW, &mut TokenCounter::default());
         assert_eq!(refused, Err(Exhausted::Holds));
     }
 
     #[test]
     fn an_endless_lease_stays_endless() {
-        let mine = Record::Mine { holds: 1, token: 5 };
+        let mine = mine(1);
         assert_eq!(granted(mine, Lease::Endless, ask(1)).lease, Lease::Endless);
         let renewed = renew(mine, Lease::Endless, 1, 0, NOW, &mut TokenCounter::default());
         assert_eq!(renewed, Some(Writes::default()));
@@ -239,7 +246,11 @@ mod tests {
     fn any_record() -> impl Strategy<Value = Record> {
         prop_oneof![
             Just(Record::Free),
-            (1..=MAX_HOLDS, 0..1_u64 << 50).prop_map(|(holds, token)| Record::Mine { holds, token }),
+            (1..=MAX_HOLDS, 0..1_u64 << 50, 0..2_usize).prop_map(|(holds, token, others)| Record::Mine {
+                holds,
+                token,
+                others
+            }),
             (0..1_u64 << 50).prop_map(|token| Record::Other { token }),
         ]
     }
@@ -277,7 +288,7 @@ mod tests {
                     prop_assert_eq!(grant.lease, Lease::Until(NOW.plus(ttl)));
                     prop_assert_eq!(tokens.last(), grant.token);
                 }
-                (Record::Mine { holds: held, token: kept }, Ok(Attempt::Granted(grant))) => {
+                (Record::Mine { holds: held, token: kept, .. }, Ok(Attempt::Granted(grant))) => {
                     prop_assert_eq!(grant.holds, holds.map_or(held + 1, |n| n.max(held)));
                     prop_assert_eq!(grant.token, kept.max(token));
                     prop_assert!(ends_no_earlier(grant.lease, lease));
@@ -302,7 +313,10 @@ mod tests {
         #[test]
         fn a_release_never_adds_a_hold(record in any_record(), keep in prop::option::of(0..=MAX_HOLDS)) {
             match (record, release(record, keep)) {
-                (Record::Mine { holds, .. }, Released::Free) => prop_assert_eq!(keep.unwrap_or(holds - 1), 0),
+                (Record::Mine { holds, others, .. }, Released::Free | Released::Left) => {
+                    prop_assert_eq!(keep.unwrap_or(holds - 1), 0);
+                    prop_assert_eq!(release(record, keep) == Released::Left, others > 0);
+                }
                 (Record::Mine { holds, .. }, Released::Kept { holds: left, writes }) => {
                     prop_assert_eq!(left, keep.unwrap_or(holds - 1).min(holds));
                     prop_assert_eq!(writes.holds, (left != holds).then_some(left));

@@ -13,6 +13,8 @@ pub enum Record {
         holds: u64,
         /// The hold's fencing token; 0 for a hold that Redisson's scripts made.
         token: u64,
+        /// How many more owners the hash has: none, unless somebody edited it by hand.
+        others: usize,
     },
     /// Somebody else holds it, or readers or a writer of Redisson's do.
     Other {
@@ -52,21 +54,21 @@ impl Record {
             // The common shapes, told by their size alone.
             (Some(_), None) if fields == 1 => Ok(Self::Free),
             (Some(token), None) => Ok(Self::Other { token }),
-            (Some(token), Some(holds)) if fields == 2 => Self::mine(holds, token),
-            (None, Some(holds)) if fields == 1 && hash.caller_is_redisson() => Self::mine(holds, 0),
+            (Some(token), Some(holds)) if fields == 2 => Self::mine(holds, token, 0),
+            (None, Some(holds)) if fields == 1 && hash.caller_is_redisson() => Self::mine(holds, 0, 0),
             // A reader's field under the marker is no exclusive hold, not even for that reader.
             (token, _) if hash.has_mode() => Ok(Self::Other { token: token.unwrap_or(0) }),
-            (Some(token), Some(holds)) => Self::mine(holds, token),
+            (Some(token), Some(holds)) => Self::mine(holds, token, fields - 2),
             (None, holds) if hash.all_fields(is_redisson) => {
-                holds.map_or(Ok(Self::Other { token: 0 }), |holds| Self::mine(holds, 0))
+                holds.map_or(Ok(Self::Other { token: 0 }), |holds| Self::mine(holds, 0, fields - 1))
             }
             (None, _) => Err(NotALock),
         }
     }
 
-    fn mine(holds: Result<i64, NotALock>, token: u64) -> Result<Self, NotALock> {
+    fn mine(holds: Result<i64, NotALock>, token: u64, others: usize) -> Result<Self, NotALock> {
         match u64::try_from(holds?) {
-            Ok(holds) if (1..=super::MAX_HOLDS).contains(&holds) => Ok(Self::Mine { holds, token }),
+            Ok(holds) if (1..=super::MAX_HOLDS).contains(&holds) => Ok(Self::Mine { holds, token, others }),
             _ => Err(NotALock),
         }
     }
@@ -121,10 +123,10 @@ mod tests {
     #[test]
     fn a_hash_with_the_token_field_is_a_lock() {
         let held = [("me", "2"), ("lock:token", "7")];
-        assert_eq!(read("me", &held), Ok(Record::Mine { holds: 2, token: 7 }));
+        assert_eq!(read("me", &held), Ok(Record::Mine { holds: 2, token: 7, others: 0 }));
         assert_eq!(read("you", &held), Ok(Record::Other { token: 7 }));
         let twice = [("me", "2"), ("you", "1"), ("lock:token", "7")];
-        assert_eq!(read("me", &twice), Ok(Record::Mine { holds: 2, token: 7 }));
+        assert_eq!(read("me", &twice), Ok(Record::Mine { holds: 2, token: 7, others: 1 }));
         assert_eq!(read("them", &twice), Ok(Record::Other { token: 7 }));
     }
 
@@ -136,10 +138,10 @@ mod tests {
 
     #[test]
     fn redissons_lock_is_held_without_a_token() {
-        assert_eq!(read(A, &[(A, "3")]), Ok(Record::Mine { holds: 3, token: 0 }));
+        assert_eq!(read(A, &[(A, "3")]), Ok(Record::Mine { holds: 3, token: 0, others: 0 }));
         assert_eq!(read(B, &[(A, "3")]), Ok(Record::Other { token: 0 }));
         assert_eq!(read("me", &[(A, "3"), (B, "1")]), Ok(Record::Other { token: 0 }));
-        assert_eq!(read(B, &[(A, "3"), (B, "1")]), Ok(Record::Mine { holds: 1, token: 0 }));
+        assert_eq!(read(B, &[(A, "3"), (B, "1")]), Ok(Record::Mine { holds: 1, token: 0, others: 1 }));
     }
 
     #[test]

@@ -19,11 +19,15 @@ pub enum Access {
     Write,
 }
 
+/// A field of a hash, and its value.
+pub type FieldValue<'v> = (ServerStr<'v>, ServerStr<'v>);
+
 /// A key opened for the length of a callback.
 pub struct Key<'c> {
     raw: NonNull<raw::RedisModuleKey>,
     ctx: Context<'c>,
     name: ServerStr<'c>,
+    kind: isize,
 }
 
 impl<'c> Key<'c> {
@@ -35,7 +39,8 @@ impl<'c> Key<'c> {
         };
         // SAFETY: Presence, Liveness.
         let raw = unsafe { present(raw::RedisModule_OpenKey)(ctx.as_ptr(), name.as_ptr(), mode as c_int) };
-        Some(Self { raw: NonNull::new(raw.cast())?, ctx, name })
+        // SAFETY: we have just opened it.
+        Some(unsafe { Self::from_raw(ctx, name, NonNull::new(raw.cast())?) })
     }
 
     /// # Safety
@@ -45,7 +50,9 @@ impl<'c> Key<'c> {
         name: ServerStr<'c>,
         raw: NonNull<raw::RedisModuleKey>,
     ) -> Self {
-        Self { raw, ctx, name }
+        // SAFETY: Presence; the key is open.
+        let kind = unsafe { present(raw::RedisModule_KeyType)(raw.as_ptr()) as isize };
+        Self { raw, ctx, name, kind }
     }
 
     /// The key's name.
@@ -58,19 +65,14 @@ impl<'c> Key<'c> {
         self.ctx
     }
 
-    fn kind(&self) -> isize {
-        // SAFETY: Presence; the key is open.
-        unsafe { present(raw::RedisModule_KeyType)(self.raw.as_ptr()) as isize }
-    }
-
-    /// Is there no value?
+    /// Was there no value when the key was opened?
     pub fn is_empty(&self) -> bool {
-        self.kind() == raw::REDISMODULE_KEYTYPE_EMPTY
+        self.kind == raw::REDISMODULE_KEYTYPE_EMPTY
     }
 
-    /// Is the value a hash?
+    /// Was the value a hash when the key was opened?
     pub fn is_hash(&self) -> bool {
-        self.kind() == raw::REDISMODULE_KEYTYPE_HASH
+        self.kind == raw::REDISMODULE_KEYTYPE_HASH
     }
 
     /// The number of fields of a hash.
@@ -113,8 +115,25 @@ impl<'c> Key<'c> {
     }
 
     /// Sets a field, and creates the hash where there is none. The key is open to write.
-    pub fn hash_set(&mut self, field: ServerStr<'_>, value: ServerStr<'_>) {
+    pub fn hash_set(&mut self, (field, value): FieldValue<'_>) {
         self.hash_put(field, value.as_ptr());
+    }
+
+    /// Sets two fields in one go. The key is open to write.
+    pub fn hash_set_both(&mut self, first: FieldValue<'_>, second: FieldValue<'_>) {
+        // SAFETY: Presence; the key is open; fields and values are live strings; a null ends the list. The
+        // server copies all of them.
+        unsafe {
+            present(raw::RedisModule_HashSet)(
+                self.raw.as_ptr(),
+                raw::REDISMODULE_HASH_NONE as c_int,
+                first.0.as_ptr(),
+                first.1.as_ptr(),
+                second.0.as_ptr(),
+                second.1.as_ptr(),
+                ptr::null_mut::<c_void>(),
+            );
+        }
     }
 
     /// Deletes a field, and the key with its last field. The key is open to write.

@@ -32,7 +32,7 @@ pub use config::{
 pub use context::{Context, Publication};
 pub use events::{KeyspaceEvent, Observer, ServerEvent, observe};
 pub use info::{InfoSection, InfoSource, register_info};
-pub use key::{Access, Key};
+pub use key::{Access, FieldValue, Key};
 pub use load::{LoadArgs, LoadContext, Loader, Verdict, on_load, on_unload};
 pub use scan::for_each_hash;
 pub use string::{ServerStr, ServerString};
