@@ -99,7 +99,7 @@ fn log_missing(ctx: Context<'_>, missing: &[&str]) {
 }
 
 /// The functions that this layer calls and the server lacks. Those with a stand-in are not looked at.
-fn missing_functions() -> Vec<&'static str> {
+pub(super) fn missing_functions() -> Vec<&'static str> {
     // SAFETY: the pointers are written once, before this, on this thread.
     let functions = unsafe {
         [

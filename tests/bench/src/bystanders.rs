@@ -7,6 +7,7 @@ use redis_lock_testkit::Server;
 use crate::contender::Contender;
 use crate::effort::Effort;
 use crate::lane::{Lane, Measured, add_run, interleave};
+use crate::pace::Pace;
 use crate::raw::{Batch, RawConnection, Reply};
 use crate::report::{Figure, Section};
 use crate::scripts::Scripts;
@@ -85,36 +86,11 @@ fn each_key(mut batch: Batch, reply: Reply, command: impl Fn(&str) -> Vec<&str>)
     batch
 }
 
-/// How a client sends its commands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pace {
-    /// Hundreds at a time: the server does little else than carry them out.
-    Pipelined,
-    /// Each after the reply to the last, as most clients do.
-    OneByOne,
-}
-
-impl Pace {
-    fn label(self) -> &'static str {
-        match self {
-            Self::Pipelined => "pipelined",
-            Self::OneByOne => "one by one",
-        }
-    }
-
-    fn batch(self) -> Batch {
-        match self {
-            Self::Pipelined => Batch::pipelined(),
-            Self::OneByOne => Batch::one_by_one(),
-        }
-    }
-
-    /// Rounds in a run, and batches in a round.
-    fn rounds(self, effort: Effort) -> (usize, usize) {
-        match self {
-            Self::Pipelined => (effort.pick(7, 41), 10),
-            Self::OneByOne => (effort.pick(3, 21), 1),
-        }
+/// Rounds in a run, and batches in a round.
+fn rounds(pace: Pace, effort: Effort) -> (usize, usize) {
+    match pace {
+        Pace::Pipelined => (effort.pick(7, 41), 10),
+        Pace::Sixteen | Pace::OneByOne => (effort.pick(3, 21), 1),
     }
 }
 
@@ -131,7 +107,7 @@ impl Row {
     fn measure(&mut self, servers: &[(&str, Server)], effort: Effort) -> anyhow::Result<()> {
         let lanes = servers.iter().map(|(label, server)| self.command.lane(label, server, self.pace));
         let mut lanes = lanes.collect::<anyhow::Result<Vec<_>>>()?;
-        let (rounds, batches) = self.pace.rounds(effort);
+        let (rounds, batches) = rounds(self.pace, effort);
         interleave(&mut lanes, rounds, batches)?;
         add_run(&mut self.measured, lanes)
     }

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use redis_lock_testkit::{Flavor, Server};
 
+use crate::pace::Pace;
 use crate::raw::{Batch, Reply};
 use crate::scripts::Scripts;
 
@@ -78,8 +79,8 @@ impl Contender {
     }
 
     /// Acquires and releases each of these locks, which are free, one after the other.
-    pub fn cycles(self, scripts: &Scripts, locks: Range<usize>) -> Batch {
-        let mut batch = Batch::pipelined();
+    pub fn cycles(self, scripts: &Scripts, locks: Range<usize>, pace: Pace) -> Batch {
+        let mut batch = pace.batch();
         for index in locks {
             let name = &self.name(index);
             self.acquire(scripts, &mut batch, [name, OWNER, LEASE], Outcome::Granted);
@@ -98,10 +99,10 @@ impl Contender {
         batch
     }
 
-    /// Asks `repeats` times for each of `count` locks that somebody else has.
-    pub fn denials(self, scripts: &Scripts, count: usize, repeats: usize) -> Batch {
-        let mut batch = Batch::pipelined();
-        for index in (0..repeats).flat_map(|_| 0..count) {
+    /// Asks `repeats` times for each of these locks that somebody else has.
+    pub fn denials(self, scripts: &Scripts, locks: usize, repeats: usize, pace: Pace) -> Batch {
+        let mut batch = pace.batch();
+        for index in (0..repeats).flat_map(|_| 0..locks) {
             let lock = [&self.name(index), OWNER, LEASE];
             self.acquire(scripts, &mut batch, lock, Outcome::Denied);
         }

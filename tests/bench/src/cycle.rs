@@ -3,6 +3,7 @@
 use crate::contender::Contender;
 use crate::effort::Effort;
 use crate::lane::{Lane, Measured, add_run, interleave};
+use crate::pace::Pace;
 use crate::pair::{Pair, Trail};
 use crate::raw::{Batch, RawConnection, Reply};
 use crate::report::{Figure, Section};
@@ -25,18 +26,22 @@ struct Work {
 
 /// Runs the benchmark.
 pub fn run(effort: Effort) -> anyhow::Result<Vec<Section>> {
-    Ok(vec![
-        cycle(effort, Trail::Nothing)?,
-        cycle(effort, Trail::AppendOnlyFile)?,
-        cycle(effort, Trail::Replica)?,
-        denied(effort)?,
-    ])
+    let mut sections = Vec::new();
+    for pace in [Pace::Pipelined, Pace::Sixteen] {
+        for trail in [Trail::Nothing, Trail::AppendOnlyFile] {
+            sections.push(cycle(effort, trail, pace)?);
+        }
+        sections.push(denied(effort, pace)?);
+    }
+    sections.push(cycle(effort, Trail::Replica, Pace::Pipelined)?);
+    Ok(sections)
 }
 
-fn cycle(effort: Effort, trail: Trail) -> anyhow::Result<Section> {
-    let title = format!("Acquire and release of a free lock, {}", trail.label());
+fn cycle(effort: Effort, trail: Trail, pace: Pace) -> anyhow::Result<Section> {
+    let circumstances = format!("{}, {}", trail.label(), pace.label());
+    let title = format!("Acquire and release of a free lock, {circumstances}");
     let measured = compare(effort, trail, |contender, scripts, _| {
-        let mut batch = contender.cycles(scripts, 0..NAMES);
+        let mut batch = contender.cycles(scripts, 0..NAMES, pace);
         if trail == Trail::Replica {
             // What the replica still has to be sent belongs to this round.
             batch.push(&["WAIT", "1", "5000"], Reply::Integer(1));
@@ -50,12 +55,12 @@ fn cycle(effort: Effort, trail: Trail) -> anyhow::Result<Section> {
     })?;
     let mut section = table(title, &measured);
     if trail != Trail::Replica {
-        section.figures = cycle_figures(&measured, trail);
+        section.figures = cycle_figures(&measured, &circumstances);
     }
     Ok(section)
 }
 
-fn denied(effort: Effort) -> anyhow::Result<Section> {
+fn denied(effort: Effort, pace: Pace) -> anyhow::Result<Section> {
     let measured = compare(effort, Trail::Nothing, |contender, scripts, connection| {
         let (label, commands): (_, &'static [_]) = match contender {
             Contender::SetDel => ("denied SET NX PX", &["set"]),
@@ -67,14 +72,19 @@ fn denied(effort: Effort) -> anyhow::Result<Section> {
         Ok(Some(Work {
             label,
             commands,
-            batch: contender.denials(scripts, NAMES, DENIALS),
+            batch: contender.denials(scripts, NAMES, DENIALS, pace),
             operations: NAMES * DENIALS,
         }))
     })?;
-    let mut section = table("Acquire of a lock that somebody else holds".into(), &measured);
+    let mut section =
+        table(format!("Acquire of a lock that somebody else holds, {}", pace.label()), &measured);
     if let [base, .., module] = &measured[..] {
         let ratio = module.runs.ratio_to(&base.runs);
-        section.figures.push(Figure::ratio("denied / denied SET NX PX", ratio, 1.3));
+        section.figures.push(Figure::ratio(
+            format!("denied / denied SET NX PX, {}", pace.label()),
+            ratio,
+            1.3,
+        ));
     }
     Ok(section)
 }
@@ -128,7 +138,7 @@ fn calls(lane: &Measured) -> String {
     lane.calls.iter().map(usec).collect::<Vec<_>>().join(", ")
 }
 
-fn cycle_figures(measured: &[Measured], trail: Trail) -> Vec<Figure> {
+fn cycle_figures(measured: &[Measured], circumstances: &str) -> Vec<Figure> {
     let Some((own, others)) = measured.split_last() else {
         return Vec::new();
     };
@@ -146,7 +156,7 @@ fn cycle_figures(measured: &[Measured], trail: Trail) -> Vec<Figure> {
             continue;
         };
         let ratio = own.runs.ratio_to(&other.runs);
-        let figure = Figure::ratio(format!("cycle / {label}, {}", trail.label()), ratio, target);
+        let figure = Figure::ratio(format!("cycle / {label}, {circumstances}"), ratio, target);
         figures.push(match goal {
             Some(goal) => figure.with_goal(goal),
             None => figure,

@@ -9,6 +9,7 @@ use redis_lock_testkit::Server;
 
 use crate::contender::{Contender, OWNER, Outcome};
 use crate::lane::Lane;
+use crate::pace::Pace;
 use crate::raw::{Batch, RawConnection};
 use crate::scripts::Scripts;
 
@@ -45,7 +46,11 @@ impl Holder {
         let mut connection = server.connect();
         let scripts = Scripts::load(&mut connection)?;
         // What is set up at the first use is no cost of a lock.
-        RawConnection::open(server.port())?.send(&contender.cycles(&scripts, FREE..FREE + 1))?;
+        RawConnection::open(server.port())?.send(&contender.cycles(
+            &scripts,
+            FREE..FREE + 1,
+            Pace::Pipelined,
+        ))?;
         let empty = settled_memory(&mut connection)?;
         Ok(Self { contender, server, scripts, connection, held: 0, empty })
     }
@@ -88,7 +93,7 @@ impl Holder {
 
     /// Acquires and releases other locks while those are held.
     pub fn lane(&self) -> anyhow::Result<Lane<'_>> {
-        let work = self.contender.cycles(&self.scripts, FREE..FREE + CYCLES);
+        let work = self.contender.cycles(&self.scripts, FREE..FREE + CYCLES, Pace::Pipelined);
         Lane::new(self.contender.cycle_label(), &self.server, work, CYCLES)
     }
 }

@@ -12,6 +12,7 @@ mod effort;
 mod expiry;
 mod holder;
 mod lane;
+mod pace;
 mod pair;
 mod profile;
 mod raw;

@@ -12,6 +12,7 @@ use redis_lock_testkit::Server;
 
 use crate::contender::Contender;
 use crate::lane::Lane;
+use crate::pace::Pace;
 use crate::scripts::Scripts;
 
 /// Distinct names in a batch.
@@ -30,7 +31,7 @@ const LEAST_SHARE: &str = "0.7";
 pub fn run() -> anyhow::Result<()> {
     let server = Server::with_module().start();
     let scripts = Scripts::load(&mut server.connect())?;
-    let batch = Contender::Module.cycles(&scripts, 0..NAMES);
+    let batch = Contender::Module.cycles(&scripts, 0..NAMES, Pace::Pipelined);
     let mut lane = Lane::new(Contender::Module.cycle_label(), &server, batch, NAMES)?;
     let data = server.dir().join("perf.data");
 

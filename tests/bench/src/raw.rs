@@ -41,8 +41,14 @@ impl Reply {
 #[derive(Clone, Debug)]
 pub struct Batch {
     pieces: Vec<Piece>,
-    /// A piece that has this many bytes is complete.
-    enough: usize,
+    limit: Limit,
+}
+
+/// When a piece is complete.
+#[derive(Clone, Copy, Debug)]
+enum Limit {
+    Bytes(usize),
+    Commands(usize),
 }
 
 #[derive(Clone, Debug)]
@@ -58,25 +64,32 @@ const PIPELINE: usize = 256 * 1024;
 impl Batch {
     /// Commands that are sent without waiting for the replies.
     pub fn pipelined() -> Self {
-        Self { pieces: Vec::new(), enough: PIPELINE }
+        Self { pieces: Vec::new(), limit: Limit::Bytes(PIPELINE) }
     }
 
-    /// Commands of which each waits for the reply to the last.
-    pub fn one_by_one() -> Self {
-        Self { pieces: Vec::new(), enough: 1 }
+    /// So many commands at a time, the next when all of these have been answered.
+    pub fn at_a_time(commands: usize) -> Self {
+        Self { pieces: Vec::new(), limit: Limit::Commands(commands) }
     }
 
     /// Adds a command and what it has to answer.
     pub fn push(&mut self, args: &[&str], reply: Reply) {
         let command = redis::Cmd::new().arg(args).get_packed_command();
         match self.pieces.last_mut() {
-            Some(piece) if piece.bytes.len() < self.enough => piece.push(command, reply),
+            Some(piece) if !piece.is_complete(self.limit) => piece.push(command, reply),
             _ => self.pieces.push(Piece { bytes: command, replies: vec![reply] }),
         }
     }
 }
 
 impl Piece {
+    fn is_complete(&self, limit: Limit) -> bool {
+        match limit {
+            Limit::Bytes(bytes) => self.bytes.len() >= bytes,
+            Limit::Commands(commands) => self.replies.len() >= commands,
+        }
+    }
+
     fn push(&mut self, command: Vec<u8>, reply: Reply) {
         self.bytes.extend(command);
         self.replies.push(reply);
@@ -182,7 +195,7 @@ mod tests {
 
     #[test]
     fn only_a_pipeline_sends_the_next_command_with_the_last() {
-        for (mut batch, pieces) in [(Batch::pipelined(), 1), (Batch::one_by_one(), 2)] {
+        for (mut batch, pieces) in [(Batch::pipelined(), 1), (Batch::at_a_time(1), 2)] {
             batch.push(&["PING"], Reply::Text);
             batch.push(&["PING"], Reply::Text);
             assert_eq!(batch.pieces.len(), pieces);

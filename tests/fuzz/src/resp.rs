@@ -2,6 +2,7 @@
 //!
 //! The `redis` crate wants error lines to be UTF-8, and servers quote hostile input in them.
 
+use std::fmt;
 use std::io::{self, BufRead};
 
 /// A command: its name and its arguments.
@@ -11,7 +12,7 @@ pub type Command = Vec<Vec<u8>>;
 const LONGEST: usize = 1 << 30;
 
 /// What a server answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Reply {
     /// Null, in any of its forms.
     Nil,
@@ -66,6 +67,20 @@ impl Reply {
     /// Is it a string of these bytes?
     pub fn is_text(&self, text: &[u8]) -> bool {
         matches!(self, Self::Text(own) if own == text)
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nil => write!(f, "null"),
+            Self::Int(number) => write!(f, "{number}"),
+            Self::Text(text) => write!(f, "\"{:.200}\"", text.escape_ascii().to_string()),
+            Self::Error(text) => write!(f, "error {:.200}", text.escape_ascii().to_string()),
+            Self::Array(items) | Self::Map(items) | Self::Push(items) => {
+                f.debug_list().entries(items).finish()
+            }
+        }
     }
 }
 

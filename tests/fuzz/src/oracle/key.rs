@@ -1,6 +1,7 @@
 //! What a key says about a lock.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use super::request::{MAX, integer};
 use crate::resp::Reply;
@@ -12,12 +13,32 @@ pub const TOKEN: &[u8] = b"lock:token";
 pub const MODE: &[u8] = b"mode";
 
 /// A key, as TYPE, PTTL and HGETALL show it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Key {
     /// Milliseconds of lease: -1 without a TTL, -2 without a key.
     pub ttl: i64,
     /// The fields of a hash.
     pub content: Content,
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.content {
+            Content::Absent => write!(f, "no key"),
+            Content::Other => write!(f, "no hash, ttl {}", self.ttl),
+            Content::Hash(fields) => {
+                for (name, value) in fields {
+                    write!(
+                        f,
+                        "{:.200} = {:.200}, ",
+                        name.escape_ascii().to_string(),
+                        value.escape_ascii().to_string()
+                    )?;
+                }
+                write!(f, "ttl {}", self.ttl)
+            }
+        }
+    }
 }
 
 /// What is in a key.
