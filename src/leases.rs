@@ -3,7 +3,7 @@
 //! [`gone`] is the one place where a lock becomes free, whatever freed it.
 
 use crate::lock::{Lease, MonotonicMs, TrackedLock, WallMs};
-use crate::lock_hash;
+use crate::lock_hash::{self, Origin};
 use crate::node::{self, Node, Role, Topology};
 use crate::server::{Access, Alarm, Context, Key, Publication, ServerStr, ServerString, Timer};
 
@@ -241,7 +241,7 @@ pub fn observe_tokens(ctx: Context<'_>) {
         let name = ServerString::new(&name);
         if ctx.select(db)
             && let Some(key) = Key::open(ctx, name.as_str(), Access::Read)
-            && let Some(token) = lock_hash::held_token(&key)
+            && let Some(Origin::Ours(token)) = lock_hash::held(&key)
         {
             node::with(|node| node.tokens.observe(token));
         }
@@ -258,13 +258,14 @@ pub fn review(ctx: Context<'_>, name: ServerStr<'_>) {
 }
 
 fn look_again(ctx: Context<'_>, name: ServerStr<'_>, key: &Key<'_>) {
-    match lock_hash::held_token(key) {
-        Some(token) => {
-            node::with(|node| node.tokens.observe(token));
-            record(ctx, name, lock_hash::lease(key), WallMs(ctx.wall_clock_us() / 1000));
-        }
-        None => gone(ctx, name, Cause::Vanished),
+    let known = || node::with(|node| node.leases.contains(ctx.db(), name.bytes()));
+    match lock_hash::held(key) {
+        Some(Origin::Ours(token)) => node::with(|node| node.tokens.observe(token)),
+        // Its owner has renewed or re-entered it through the module.
+        Some(Origin::Redisson) if known() => {}
+        _ => return gone(ctx, name, Cause::Vanished),
     }
+    record(ctx, name, lock_hash::lease(key), WallMs(ctx.wall_clock_us() / 1000));
 }
 
 #[cfg(test)]

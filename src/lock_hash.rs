@@ -27,10 +27,25 @@ pub fn lease(key: &Key<'_>) -> Lease {
     key.expires_at().map_or(Lease::Endless, |end| Lease::Until(WallMs(end)))
 }
 
-/// The token of a hash that is a held lock of ours.
-pub fn held_token(key: &Key<'_>) -> Option<u64> {
+/// Whose lock a held one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The module's: it has this token.
+    Ours(u64),
+    /// Redisson's scripts made it, and it has no token.
+    Redisson,
+}
+
+/// Whose lock the key is, if it is a held one.
+pub fn held(key: &Key<'_>) -> Option<Origin> {
+    if !key.is_hash() {
+        return None;
+    }
     let view = View::new(key, None, Detail::All);
-    view.token().filter(|_| matches!(Record::read(&view), Ok(Record::Other { .. })))
+    match Record::read(&view) {
+        Ok(Record::Other { .. }) => Some(view.token().map_or(Origin::Redisson, Origin::Ours)),
+        _ => None,
+    }
 }
 
 /// How much of a record matters.

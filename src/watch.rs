@@ -2,7 +2,7 @@
 
 use crate::leases::{self, Cause};
 use crate::lock::WallMs;
-use crate::lock_hash;
+use crate::lock_hash::{self, Origin};
 use crate::node::{self, Role};
 use crate::server::{Context, KeyspaceEvent, Observer, ServerEvent, ServerStr, for_each_hash};
 
@@ -67,7 +67,7 @@ pub fn take_stock(ctx: Context<'_>) {
     let mut db = 0;
     while ctx.select(db) {
         for_each_hash(ctx, &mut |key| {
-            if let Some(token) = lock_hash::held_token(key) {
+            if let Some(Origin::Ours(token)) = lock_hash::held(key) {
                 let lease = lock_hash::lease(key);
                 node::with(|node| {
                     node.tokens.observe(token);
