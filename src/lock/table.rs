@@ -28,30 +28,13 @@ pub struct TrackedLock {
     pub lease_end: Option<MonotonicMs>,
 }
 
-#[derive(Debug)]
-struct Entry {
-    name: Box<[u8]>,
-    db: u32,
-    timed: Timed,
-}
-
-/// Does the wheel know when the lease ends?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Timed {
-    /// It does, and will tell.
-    Scheduled,
-    /// It has told.
-    Due,
-    /// The lease is endless.
-    Endless,
-}
-
 /// All locks held through the module on this node.
 #[derive(Debug)]
 pub struct LeaseTable {
     parts: Box<[HashTable<u32>]>,
     hasher: DefaultHashBuilder,
-    entries: Arena<Entry>,
+    /// The locks, by the ids under which the wheel has their leases.
+    keys: Arena<PackedKey>,
     wheel: Wheel,
 }
 
@@ -60,7 +43,7 @@ impl Default for LeaseTable {
         Self {
             parts: (0..PARTS).map(|_| HashTable::new()).collect(),
             hasher: DefaultHashBuilder::default(),
-            entries: Arena::default(),
+            keys: Arena::default(),
             wheel: Wheel::default(),
         }
     }
@@ -69,7 +52,7 @@ impl Default for LeaseTable {
 impl LeaseTable {
     /// The number of locks.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.keys.len()
     }
 
     /// Is the lock in the table?
@@ -88,10 +71,13 @@ impl LeaseTable {
         now: MonotonicMs,
     ) -> Option<MonotonicMs> {
         let id = self.find_or_insert(db, name);
-        self.unschedule(id);
-        let due = lease_end?;
-        self.set_timed(id, Timed::Scheduled);
-        Some(self.wheel.schedule(id, due, now))
+        match lease_end {
+            Some(end) => Some(self.wheel.schedule(id, end, now)),
+            None => {
+                self.wheel.park(id);
+                None
+            }
+        }
     }
 
     /// Takes a lock out.
@@ -100,22 +86,21 @@ impl LeaseTable {
             return None;
         }
         let hash = self.hash(db, name);
-        let entries = &self.entries;
-        let found = self.parts[part(hash)].find_entry(hash, |id| is(entries.get(*id), db, name)).ok()?;
+        let keys = &self.keys;
+        let found = self.parts[part(hash)].find_entry(hash, |id| is(keys.get(*id), db, name)).ok()?;
         let (id, _) = found.remove();
-        let lease_end = self.unschedule(id);
-        let entry = self.entries.remove(id)?;
+        let lock = self.lock(id)?;
+        self.wheel.park(id);
+        self.keys.remove(id);
         self.give_back_slack();
-        Some(TrackedLock { db, name: entry.name, lease_end })
+        Some(lock)
     }
 
     /// A lock whose lease has ended by `now`, the earliest first. It stays in the table, but comes
     /// up again only after its lease was set anew with [`LeaseTable::track`].
     pub fn pop_due(&mut self, now: MonotonicMs) -> Option<TrackedLock> {
         let id = self.wheel.pop_due(now)?;
-        let entry = self.entries.get_mut(id)?;
-        entry.timed = Timed::Due;
-        Some(TrackedLock { db: entry.db, name: entry.name.clone(), lease_end: Some(self.wheel.due(id)) })
+        self.lock(id)
     }
 
     /// When [`LeaseTable::pop_due`] has to be called next, at the latest.
@@ -125,7 +110,7 @@ impl LeaseTable {
 
     /// The databases and names of all locks.
     pub fn names(&self) -> impl Iterator<Item = (u32, &[u8])> {
-        self.entries.iter().map(|entry| (entry.db, &*entry.name))
+        self.keys.iter().map(PackedKey::unpack)
     }
 
     /// Takes out all locks of a database, or of all.
@@ -155,61 +140,43 @@ impl LeaseTable {
 
     fn find(&self, db: u32, name: &[u8]) -> Option<u32> {
         let hash = self.hash(db, name);
-        self.parts[part(hash)].find(hash, |id| is(self.entries.get(*id), db, name)).copied()
+        self.parts[part(hash)].find(hash, |id| is(self.keys.get(*id), db, name)).copied()
     }
 
     fn find_or_insert(&mut self, db: u32, name: &[u8]) -> u32 {
         let hash = self.hash(db, name);
-        let (entries, hasher) = (&self.entries, &self.hasher);
+        let (keys, hasher) = (&self.keys, &self.hasher);
         let found = self.parts[part(hash)].entry(
             hash,
-            |id| is(entries.get(*id), db, name),
-            |id| {
-                let key = entries.get(*id).map_or((0, &[][..]), |entry| (entry.db, &entry.name));
-                hasher.hash_one(key)
-            },
+            |id| is(keys.get(*id), db, name),
+            |id| hasher.hash_one(keys.get(*id).map(PackedKey::unpack).unwrap_or_default()),
         );
         match found {
             hash_table::Entry::Occupied(found) => *found.get(),
             hash_table::Entry::Vacant(place) => {
-                let id = self.entries.insert(Entry { name: name.into(), db, timed: Timed::Endless });
+                let id = self.keys.insert(PackedKey::new(db, name));
                 *place.insert(id).get()
             }
         }
     }
 
-    fn unschedule(&mut self, id: u32) -> Option<MonotonicMs> {
-        match self.set_timed(id, Timed::Endless) {
-            Timed::Endless => return None,
-            Timed::Due => {}
-            Timed::Scheduled => self.wheel.cancel(id),
-        }
-        Some(self.wheel.due(id))
-    }
-
-    fn set_timed(&mut self, id: u32, timed: Timed) -> Timed {
-        let entry = self.entries.get_mut(id);
-        entry.map_or(Timed::Endless, |entry| std::mem::replace(&mut entry.timed, timed))
+    fn lock(&self, id: u32) -> Option<TrackedLock> {
+        let (db, name) = self.keys.get(id)?.unpack();
+        Some(TrackedLock { db, name: name.into(), lease_end: self.wheel.due(id) })
     }
 
     /// After a crowd has left, the room it took is given back.
     fn give_back_slack(&mut self) {
-        if self.entries.reached() > SMALL && self.len() < self.entries.reached() / 8 {
+        if self.keys.reached() > SMALL && self.len() < self.keys.reached() / 8 {
             let all = self.take_all();
             self.put_all(all);
         }
     }
 
     fn take_all(&mut self) -> Vec<TrackedLock> {
-        let Self { entries, wheel, .. } = std::mem::take(self);
-        self.wheel = Wheel::starting_at(wheel.now());
-        let lease_end = |id, timed| (timed != Timed::Endless).then(|| wheel.due(id));
-        let lock = |(id, entry): (_, Entry)| TrackedLock {
-            db: entry.db,
-            name: entry.name,
-            lease_end: lease_end(id, entry.timed),
-        };
-        entries.drain().map(lock).collect()
+        let before = std::mem::take(self);
+        self.wheel = Wheel::starting_at(before.wheel.now());
+        before.keys.ids().filter_map(|id| before.lock(id)).collect()
     }
 
     /// The caller's next wake-up stays right: no lease ends earlier than it did before.
@@ -226,8 +193,37 @@ fn part(hash: u64) -> usize {
     (hash >> 32) as usize % PARTS
 }
 
-fn is(entry: Option<&Entry>, db: u32, name: &[u8]) -> bool {
-    entry.is_some_and(|entry| entry.db == db && *entry.name == *name)
+fn is(key: Option<&PackedKey>, db: u32, name: &[u8]) -> bool {
+    key.is_some_and(|key| key.unpack() == (db, name))
+}
+
+/// A lock's database and name, in one allocation: the number's low seven bits and whether more follow, and
+/// so on; then the name.
+#[derive(Debug)]
+struct PackedKey(Box<[u8]>);
+
+impl PackedKey {
+    fn new(mut db: u32, name: &[u8]) -> Self {
+        let mut packed = Vec::with_capacity(name.len() + 1);
+        while db > 0x7f {
+            packed.push(db as u8 | 0x80);
+            db >>= 7;
+        }
+        packed.push(db as u8);
+        packed.extend_from_slice(name);
+        Self(packed.into())
+    }
+
+    fn unpack(&self) -> (u32, &[u8]) {
+        let mut db = 0;
+        for (index, byte) in self.0.iter().enumerate() {
+            db |= u32::from(byte & 0x7f) << (7 * index);
+            if byte & 0x80 == 0 {
+                return (db, &self.0[index + 1..]);
+            }
+        }
+        (db, &[])
+    }
 }
 
 #[cfg(test)]
@@ -328,10 +324,15 @@ mod tests {
         }
     }
 
-    #[test]
-    fn an_entry_is_small() {
-        // A million locks should cost megabytes, not tens of them.
-        assert_eq!(size_of::<Entry>(), 24);
+    proptest! {
+        #[test]
+        fn a_packed_key_unpacks(db in prop_oneof![0..3_u32, any::<u32>()], name in prop::collection::vec(any::<u8>(), 0..20)) {
+            let key = PackedKey::new(db, &name);
+            prop_assert_eq!(key.unpack(), (db, &*name));
+            if db < 128 {
+                prop_assert_eq!(key.0.len(), name.len() + 1);
+            }
+        }
     }
 
     #[test]
@@ -344,7 +345,7 @@ mod tests {
         for n in 1..100_000 {
             assert_eq!(table.remove(0, &name(n)).and_then(|lock| lock.lease_end), Some(MonotonicMs(n + 1)));
         }
-        assert!(table.entries.reached() <= SMALL, "room for {} entries", table.entries.reached());
+        assert!(table.keys.reached() <= SMALL, "room for {} locks", table.keys.reached());
         assert_eq!(table.pop_due(MonotonicMs(1)).map(|lock| lock.name), Some(name(0).into()));
     }
 }

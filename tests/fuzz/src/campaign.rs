@@ -92,9 +92,9 @@ impl Campaign {
     ///
     /// # Errors
     /// When something breaks.
-    pub fn run(&mut self, limits: Limits) -> anyhow::Result<()> {
+    pub fn run(&mut self, kinds: &[Epoch], limits: Limits) -> anyhow::Result<()> {
         for n in 0.. {
-            let epoch = Epoch::nth(n, &mut self.rng);
+            let epoch = Epoch::nth(n, kinds, &mut self.rng);
             self.begin(epoch)?;
             for _ in 0..BATCHES {
                 if self.started.elapsed() >= limits.time || self.tally.steps >= limits.steps {

@@ -1,12 +1,13 @@
 //! Epochs: stretches of time with rules of their own, after each of which everything is deleted.
 
+use clap::ValueEnum;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 
 use crate::grammar::{ADMIN, CLIENT, DEMOTIONS, FOREIGN, LOCKS, RELOADS, Rule, STATES, TIDY};
 
 /// What may happen in an epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Epoch {
     /// Users of the module and nobody else, so that its counts can be checked.
     Tidy,
@@ -78,12 +79,9 @@ const DEMOTED_DEEDS: &[(u32, Deed)] = &[
 ];
 
 impl Epoch {
-    /// All of them, in the order in which they come first.
-    pub const ALL: [Self; 5] = [Self::Tidy, Self::Wild, Self::Mirrored, Self::Demoted, Self::Swapped];
-
-    /// The `n`th epoch: each comes once, then chance decides.
-    pub fn nth(n: usize, rng: &mut StdRng) -> Self {
-        Self::ALL.get(n).or_else(|| Self::ALL.choose(rng)).copied().unwrap_or(Self::Wild)
+    /// The `n`th epoch of these kinds: each comes once, then chance decides.
+    pub fn nth(n: usize, kinds: &[Self], rng: &mut StdRng) -> Self {
+        kinds.get(n).or_else(|| kinds.choose(rng)).copied().unwrap_or(Self::Wild)
     }
 
     /// What to do next.

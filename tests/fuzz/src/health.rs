@@ -55,14 +55,7 @@ impl Campaign {
     pub fn begin(&mut self, epoch: Epoch) -> anyhow::Result<()> {
         self.balance = self.counts.balance();
         if epoch == Epoch::Mirrored {
-            let master = format!("REPLICAOF 127.0.0.1 {}", self.fleet.server.port());
-            let mut peer = Link::open(self.fleet.peer.port())?;
-            peer.ask(&words(&master))?;
-            settle("the replica to be in sync", || {
-                let role = peer.ask(&words("INFO replication"))?;
-                Ok(matches!(role, Reply::Text(text) if contains(&text, b"master_link_status:up"))
-                    .then_some(()))
-            })?;
+            self.attach_replica()?;
         }
         Ok(())
     }
@@ -135,19 +128,6 @@ impl Campaign {
         settled.with_context(|| format!("{locks} locks have keys, but INFO says {counts:?}"))
     }
 
-    /// A replica ends up with the data of its master.
-    fn check_replica(&mut self) -> anyhow::Result<()> {
-        let mut control = self.fleet.control()?;
-        let mut peer = Link::open(self.fleet.peer.port())?;
-        let mut digests = (Reply::Nil, Reply::Nil);
-        let settled = settle("the replica's data to be the same", || {
-            control.ask(&words("WAIT 1 1000"))?;
-            digests = (control.ask(&words("DEBUG DIGEST"))?, peer.ask(&words("DEBUG DIGEST"))?);
-            Ok((digests.0 == digests.1).then_some(()))
-        });
-        settled.with_context(|| format!("{digests:?}"))
-    }
-
     /// Whatever keeps a buffer for the longest name yet has it now, and so at each sample.
     fn fill_buffers(&mut self) -> anyhow::Result<()> {
         let name = vec![b'K'; BIG];
@@ -217,7 +197,11 @@ fn resident(pid: u32) -> anyhow::Result<i64> {
     Ok(kib.parse::<i64>()? << 10)
 }
 
-fn settle<T>(what: &str, mut probe: impl FnMut() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
+/// Asks until there is an answer.
+///
+/// # Errors
+/// When there is none in time.
+pub fn settle<T>(what: &str, mut probe: impl FnMut() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(answer) = probe()? {
@@ -226,8 +210,4 @@ fn settle<T>(what: &str, mut probe: impl FnMut() -> anyhow::Result<Option<T>>) -
         ensure!(Instant::now() < deadline, "waited in vain for {what}");
         thread::sleep(Duration::from_millis(5));
     }
-}
-
-fn contains(text: &[u8], part: &[u8]) -> bool {
-    text.windows(part.len()).any(|window| window == part)
 }

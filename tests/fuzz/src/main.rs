@@ -20,6 +20,7 @@ mod link;
 mod memory;
 mod noise;
 mod oracle;
+mod replica;
 mod resp;
 mod swap;
 mod tally;
@@ -31,9 +32,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::Parser;
+use clap::{Parser, ValueEnum as _};
 
 use crate::campaign::{Campaign, Limits};
+use crate::epoch::Epoch;
 use crate::fleet::Fleet;
 use crate::journal::Journal;
 
@@ -49,6 +51,9 @@ struct Options {
     /// Ends after so many steps
     #[arg(long, default_value_t = u64::MAX)]
     steps: u64,
+    /// Plays epochs of these kinds only
+    #[arg(long)]
+    only: Vec<Epoch>,
     /// Where a failure is written down
     #[arg(long, default_value = "target/fuzz")]
     out: PathBuf,
@@ -70,7 +75,8 @@ fn fuzz(options: &Options) -> anyhow::Result<ExitCode> {
     println!("seed {seed}");
     let limits = Limits { time: Duration::from_secs(options.seconds), steps: options.steps };
     let mut campaign = Campaign::new(seed)?;
-    let outcome = campaign.run(limits);
+    let kinds = if options.only.is_empty() { Epoch::value_variants() } else { &options.only };
+    let outcome = campaign.run(kinds, limits);
     let summary = format!("{}; {}", campaign.tally, campaign.memory);
     match outcome {
         Ok(()) => {

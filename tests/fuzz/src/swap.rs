@@ -20,33 +20,36 @@ const ABSENCE: usize = 20;
 const ENDLESS: &[Rule] = &[(1, "LOCK.ACQUIRE $key $owner 5; PERSIST $key")];
 
 /// How a server knows the module.
+const NAME: &[u8] = b"lock";
+
+/// The module, as far as a server needs to know it to load it.
 #[derive(Debug)]
 pub struct Module {
-    name: Vec<u8>,
     path: Vec<u8>,
 }
 
 impl Module {
-    /// Asks a server that has just this module.
+    /// Asks a server that has loaded it.
     ///
     /// # Errors
-    /// When it won't tell.
+    /// When it has not.
     pub fn of(control: &mut Link) -> anyhow::Result<Self> {
         let Reply::Array(modules) = control.ask(&words("MODULE LIST"))? else {
             bail!("MODULE LIST is no array")
         };
-        let [Reply::Array(facts)] = modules.as_slice() else { bail!("not one module: {modules:?}") };
-        let fact = |name: &str| {
-            let at = facts.iter().position(|word| word.is_text(name.as_bytes()))?;
-            match facts.get(at + 1) {
-                Some(Reply::Text(value)) => Some(value.clone()),
-                _ => None,
-            }
-        };
-        fact("name")
-            .zip(fact("path"))
-            .map(|(name, path)| Self { name, path })
-            .context("MODULE LIST names no file")
+        let ours = modules.iter().find(|module| fact(module, "name") == Some(NAME));
+        let path =
+            ours.and_then(|module| fact(module, "path")).context("the server names no file of the module")?;
+        Ok(Self { path: path.to_vec() })
+    }
+}
+
+fn fact<'m>(module: &'m Reply, name: &str) -> Option<&'m [u8]> {
+    let Reply::Array(facts) = module else { return None };
+    let at = facts.iter().position(|word| word.is_text(name.as_bytes()))?;
+    match facts.get(at + 1)? {
+        Reply::Text(value) => Some(value),
+        _ => None,
     }
 }
 
@@ -63,7 +66,7 @@ impl Campaign {
         // remember a command of a module that is gone.
         self.fleet.reconnect()?;
         self.leave_no_timer()?;
-        let unload = vec![b"MODULE".to_vec(), b"UNLOAD".to_vec(), self.module.name.clone()];
+        let unload = vec![b"MODULE".to_vec(), b"UNLOAD".to_vec(), NAME.to_vec()];
         let load = vec![b"MODULE".to_vec(), b"LOAD".to_vec(), self.module.path.clone()];
         let unloaded = self.fleet.ask_all(PROBE, &[unload])?;
         if !unloaded.is_some_and(|replies| replies[0].is_text(b"OK")) {
