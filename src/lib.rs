@@ -6,7 +6,8 @@
 //! * [`commands`] — `LOCK.ACQUIRE`, `LOCK.RENEW`, `LOCK.RELEASE`, `LOCK.FORCERELEASE`, `LOCK.INFO`: one
 //!   file each.
 //! * [`lock_key`] — a lock as the hash at a key, as the commands use it: opened, written and propagated.
-//! * [`leases`] — when a lease begins, moves and ends, and the one place where a lock becomes free.
+//! * [`leases`] — when a lease begins, moves and ends; the one place where a lock becomes free.
+//! * [`unlocks`] — tells of unlocks: counts them, and publishes them to whoever waits.
 //! * [`lock_hash`] — what the hash at a key says about a lock.
 //! * [`node`] — what this node knows: the table of leases, the token counter, settings, counts.
 //! * [`settings`], [`metrics`] — what an operator sets, and what happened so far.
@@ -31,6 +32,7 @@ mod report;
 #[allow(unsafe_code, reason = "the thin layer over the server's C API")]
 mod server;
 mod settings;
+mod unlocks;
 mod watch;
 
 use std::ffi::c_int;

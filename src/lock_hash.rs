@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::lock::{self, Lease, LockHash, MODE_FIELD, NotALock, Record, TOKEN_FIELD, WallMs};
+use crate::lock::{self, Lease, LockHash, NotALock, Record, WallMs};
 use crate::node;
 use crate::server::{Key, ServerStr, ServerString};
 
@@ -14,7 +14,7 @@ pub fn record(key: &Key<'_>, caller: Option<ServerStr<'_>>, detail: Detail) -> R
 /// The first field that is an owner's.
 pub fn first_owner(key: &Key<'_>) -> Option<ServerString> {
     key.hash_fields(|field| {
-        if field == TOKEN_FIELD || field == MODE_FIELD {
+        if lock::is_reserved(field) {
             ControlFlow::Continue(())
         } else {
             ControlFlow::Break(ServerString::new(field))
@@ -30,8 +30,8 @@ pub fn lease(key: &Key<'_>) -> Lease {
 /// Whose lock a held one is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The module's: it has this token.
-    Ours(u64),
+    /// The module's: it has a token.
+    Ours,
     /// Redisson's scripts made it, and it has no token.
     Redisson,
 }
@@ -41,11 +41,18 @@ pub fn held(key: &Key<'_>) -> Option<Origin> {
     if !key.is_hash() {
         return None;
     }
-    let view = View::new(key, None, Detail::All);
+    let view = View::new(key, None, Detail::NoToken);
     match Record::read(&view) {
-        Ok(Record::Other { .. }) => Some(view.token().map_or(Origin::Redisson, Origin::Ours)),
+        Ok(Record::Other { .. }) => {
+            Some(if view.token().is_some() { Origin::Ours } else { Origin::Redisson })
+        }
         _ => None,
     }
+}
+
+/// The token in a hash, whether anybody holds the lock or not.
+pub fn token(key: &Key<'_>) -> Option<u64> {
+    key.is_hash().then(|| View::new(key, None, Detail::All).token()).flatten()
 }
 
 /// How much of a record matters.

@@ -2,12 +2,13 @@
 
 use std::ffi::CStr;
 
-use crate::leases::{self, Cause};
+use crate::leases;
 use crate::lock::{Lease, Record, WallMs, Writes};
 use crate::lock_hash::{self, Detail};
 use crate::node::{self, Role, Words};
 use crate::refusal::Refusal;
 use crate::server::{Access, Context, FieldValue, Key, ServerStr, ServerString};
+use crate::unlocks::Cause;
 
 /// A key that is a lock, or may become one.
 pub struct LockKey<'c> {
@@ -36,7 +37,7 @@ impl<'c> LockKey<'c> {
     /// How the lock stands towards a caller, or somebody who is no owner.
     pub fn record(&self, caller: Option<ServerStr<'_>>, detail: Detail) -> Result<Record, Refusal> {
         if self.key.is_empty() {
-            return Ok(Record::Free);
+            return Ok(Record::Free { token: 0 });
         }
         Ok(lock_hash::record(&self.key, caller, detail)?)
     }
@@ -51,8 +52,8 @@ impl<'c> LockKey<'c> {
         lock_hash::first_owner(&self.key)
     }
 
-    /// Writes what a decision asks for, and propagates just that, in absolute time.
-    pub fn write(&mut self, owner: ServerStr<'_>, writes: Writes, now: WallMs) {
+    /// Writes what a decision asks for, propagates just that, in absolute time, and closes the key.
+    pub fn write(mut self, owner: ServerStr<'_>, writes: Writes) {
         if writes == Writes::default() {
             return;
         }
@@ -75,13 +76,10 @@ impl<'c> LockKey<'c> {
             propagate(ctx, name, fields, writes.lease_end);
         });
         ctx.signal_modified(name);
-        if let Some(end) = writes.lease_end {
-            leases::record(ctx, name, Lease::Until(end), now);
-        }
     }
 
     /// Takes an owner out of a hash that has others.
-    pub fn remove_owner(&mut self, owner: ServerStr<'_>) {
+    pub fn remove_owner(mut self, owner: ServerStr<'_>) {
         let (ctx, name) = (self.key.context(), self.key.name());
         self.key.hash_delete(owner);
         propagate_removal(ctx, c"HDEL", &[name, owner]);

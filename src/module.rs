@@ -8,6 +8,7 @@ use crate::leases;
 use crate::node::{self, Node, Role, Topology};
 use crate::report::LockInfo;
 use crate::server::{Context, Loader, ServerStr, Verdict, observe, register_info};
+use crate::unlocks;
 use crate::watch::{self, Watch};
 
 /// The module.
@@ -31,7 +32,8 @@ impl Loader for Lock {
     }
 
     fn unload(ctx: Context<'_>) -> Verdict {
-        leases::stop_timers(ctx);
+        leases::stop_timer(ctx);
+        unlocks::forget(ctx);
         Verdict::Accept
     }
 }

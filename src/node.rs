@@ -4,6 +4,7 @@
 //! (an expiry found by opening a key, say) before it returns.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use crate::lock::{LeaseTable, MonotonicMs, TokenCounter, TrackedLock};
@@ -31,6 +32,17 @@ pub enum Topology {
     Cluster,
 }
 
+/// What waits for the end of the event-loop turn.
+#[derive(Debug, Default)]
+pub struct Turn {
+    /// Locks that were flushed, as whether they are free shows only then: DEBUG RELOAD brings them back.
+    pub flushed: VecDeque<TrackedLock>,
+    /// Channels of unlocks that the replicas have not heard of.
+    pub unheard: VecDeque<ServerString>,
+    /// The timer that fires when the turn ends, if it is needed.
+    pub timer: Option<Timer>,
+}
+
 /// The state of the module.
 #[derive(Debug)]
 pub struct Node {
@@ -48,10 +60,8 @@ pub struct Node {
     pub topology: Topology,
     /// The timer for the next lease that ends, and when it fires.
     pub timer: Option<(Timer, MonotonicMs)>,
-    /// Locks that were flushed in this event-loop turn.
-    pub flushed: Vec<TrackedLock>,
-    /// The timer that fires when this turn ends, if it is needed.
-    pub end_of_turn: Option<Timer>,
+    /// What waits for the end of the event-loop turn.
+    pub turn: Turn,
     /// Room for a channel's name, kept to spare an allocation per unlock.
     pub channel: Vec<u8>,
     started: Instant,
@@ -67,8 +77,7 @@ impl Default for Node {
             role: Role::default(),
             topology: Topology::default(),
             timer: None,
-            flushed: Vec::new(),
-            end_of_turn: None,
+            turn: Turn::default(),
             channel: Vec::new(),
             started: Instant::now(),
         }

@@ -56,6 +56,9 @@ impl Settings {
                     })?
                     .unsigned_abs();
             }
+            b"channel-prefix" if value.contains(&0) => {
+                return Err("channel-prefix must not contain a NUL byte".into());
+            }
             b"channel-prefix" => self.channel_prefix = value.to_vec(),
             b"sharded-publish" => {
                 self.sharded_publish = match value.to_ascii_lowercase().as_slice() {
@@ -96,5 +99,6 @@ mod tests {
             assert!(refused(&[b"max-ttl", value.as_bytes()]).contains("max-ttl"));
         }
         assert!(refused(&[b"sharded-publish", b"maybe"]).contains("maybe"));
+        assert!(refused(&[b"channel-prefix", b"a\0b"]).contains("channel-prefix"));
     }
 }

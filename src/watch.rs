@@ -1,10 +1,11 @@
 //! What others do to a lock's key, and what happens to the node.
 
-use crate::leases::{self, Cause};
+use crate::leases;
 use crate::lock::WallMs;
-use crate::lock_hash::{self, Origin};
+use crate::lock_hash;
 use crate::node::{self, Role};
 use crate::server::{Context, KeyspaceEvent, Observer, ServerEvent, ServerStr, for_each_hash};
+use crate::unlocks::{self, Cause};
 
 /// Listens to the server.
 pub struct Watch;
@@ -38,16 +39,11 @@ impl Observer for Watch {
             }
             ServerEvent::Demoted => {
                 node::with(|node| node.role = Role::Replica);
-                leases::stop_timers(ctx);
+                leases::stop_timer(ctx);
+                unlocks::forget(ctx);
             }
-            ServerEvent::Flushed(db) => {
-                let locks = node::with(|node| node.leases.drain(db));
-                leases::gone_together(ctx, locks);
-            }
-            ServerEvent::Swapped(first, second) => {
-                let locks = node::with(|node| node.leases.swap(first, second));
-                leases::gone_together(ctx, locks);
-            }
+            ServerEvent::Flushed(db) => leases::flushed(ctx, db),
+            ServerEvent::Swapped(first, second) => leases::swapped(ctx, first, second),
         }
     }
 }
@@ -67,13 +63,15 @@ pub fn take_stock(ctx: Context<'_>) {
     let mut db = 0;
     while ctx.select(db) {
         for_each_hash(ctx, &mut |key| {
-            if let Some(Origin::Ours(token)) = lock_hash::held(key) {
-                let lease = lock_hash::lease(key);
-                node::with(|node| {
-                    node.tokens.observe(token);
+            let Some(token) = lock_hash::token(key) else { return };
+            let held = lock_hash::held(key).is_some();
+            let lease = lock_hash::lease(key);
+            node::with(|node| {
+                node.tokens.observe(token);
+                if held {
                     leases::track(node, db, key.name().bytes(), lease, now);
-                });
-            }
+                }
+            });
         });
         db += 1;
     }

@@ -17,7 +17,8 @@ pub struct Acquire<'a> {
 }
 
 impl<'a> Acquire<'a> {
-    /// Asks for the lock `name` for the length of `lease`, which counts in whole milliseconds.
+    /// Asks for the lock `name` for the length of `lease`: from a millisecond to the node's `max-ttl` (a day
+    /// by default), in whole milliseconds, rounded up.
     pub fn new(name: &'a (impl AsRef<[u8]> + ?Sized), owner: &'a Owner, lease: Duration) -> Self {
         Self { name: name.as_ref(), owner, lease, holds: None, token: None }
     }
@@ -50,9 +51,9 @@ pub(crate) fn option(cmd: &mut Cmd, name: &str, value: Option<impl ToRedisArgs>)
     }
 }
 
-/// Leases count in whole milliseconds; a longer one than the node can count is the longest.
+/// Leases count in whole milliseconds, rounded up; a longer one than the node can count is the longest.
 pub(crate) fn milliseconds(lease: Duration) -> i64 {
-    i64::try_from(lease.as_millis()).unwrap_or(i64::MAX)
+    i64::try_from(lease.as_micros().div_ceil(1000)).unwrap_or(i64::MAX)
 }
 
 /// What came of a request.
@@ -139,6 +140,13 @@ mod tests {
         for value in [Value::Nil, Value::Int(1), Value::Array(vec![Value::Int(-1); 3])] {
             assert!(redis::from_redis_value::<Attempt>(value).is_err());
         }
+    }
+
+    #[test]
+    fn a_lease_is_rounded_up_to_milliseconds() {
+        let lease = Duration::from_micros;
+        assert_eq!([lease(0), lease(1), lease(1000), lease(1001)].map(milliseconds), [0, 1, 1, 2]);
+        assert_eq!(milliseconds(Duration::MAX), i64::MAX);
     }
 
     #[test]

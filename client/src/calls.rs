@@ -32,7 +32,8 @@ pub fn renew(name: impl AsRef<[u8]>, owner: &Owner, lease: Duration, token: Opti
     cmd
 }
 
-/// Gives one hold back. To be queried as an `Option<u64>`: the holds left (0: the lock is free), or `None`
+/// Gives one hold back. Not safe to retry after a lost reply, as each gives one back: [`release_all`] is. To be
+/// queried as an `Option<u64>`: the holds left (0: the lock is free), or `None`
 /// where the owner does not hold the lock.
 pub fn release(name: impl AsRef<[u8]>, owner: &Owner) -> Cmd {
     let mut cmd = cmd("LOCK.RELEASE");

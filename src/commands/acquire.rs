@@ -2,6 +2,7 @@
 
 use super::options::{self, Known, Options};
 use super::wall_clock;
+use crate::leases;
 use crate::lock::{self, Ask, Attempt, Entry, Grant, Lease, Record};
 use crate::lock_hash::Detail;
 use crate::lock_key::LockKey;
@@ -69,13 +70,13 @@ impl<'a> Acquire<'a> {
 
     fn apply(&self, ctx: Context<'_>) -> Result<Reply, Refusal> {
         let now = wall_clock(ctx);
-        let mut key = LockKey::open(ctx, self.key)?;
+        let key = LockKey::open(ctx, self.key)?;
         let record = key.record(Some(self.owner), Detail::All)?;
         let lease = match record {
             // A transaction may pause writes itself and go on. Then the server hides an expired key, but
             // does not reap it, and a write to such a key would end the process.
-            Record::Free if ctx.writes_paused() => return Err(Refusal::Paused),
-            Record::Free => Lease::Until(now),
+            Record::Free { .. } if ctx.writes_paused() => return Err(Refusal::Paused),
+            Record::Free { .. } => Lease::Until(now),
             Record::Mine { .. } | Record::Other { .. } => key.lease(),
         };
         let attempt = node::with(|node| {
@@ -91,7 +92,8 @@ impl<'a> Acquire<'a> {
         match attempt.map_err(Refusal::Exhausted)? {
             Attempt::Denied { token } => Ok(Reply { holds: 0, ttl: lease.left(now), token }),
             Attempt::Granted(grant) => {
-                key.write(self.owner, grant.writes, now);
+                key.write(self.owner, grant.writes);
+                leases::record(ctx, self.key, grant.lease, now);
                 if grant.entry == Entry::First {
                     ctx.notify(c"lock.acquired", self.key);
                 }

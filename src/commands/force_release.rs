@@ -1,11 +1,11 @@
 //! `LOCK.FORCERELEASE`
 
-use crate::leases::Cause;
 use crate::lock::Record;
 use crate::lock_hash::Detail;
 use crate::lock_key::LockKey;
 use crate::refusal::Refusal;
 use crate::server::{Arg, ArgKind, Args, Command, Context, KeyUse, ServerStr, Spec};
+use crate::unlocks::Cause;
 
 /// `LOCK.FORCERELEASE key`
 ///
@@ -52,7 +52,7 @@ impl<'a> ForceRelease<'a> {
     fn apply(&self, ctx: Context<'_>) -> Result<Reply, Refusal> {
         let key = LockKey::open(ctx, self.key)?;
         match key.record(None, Detail::NoToken)? {
-            Record::Free => Ok(Reply::WasFree),
+            Record::Free { .. } => Ok(Reply::WasFree),
             Record::Mine { .. } | Record::Other { .. } => {
                 key.delete(Cause::Forced);
                 Ok(Reply::WasHeld)

@@ -1,13 +1,12 @@
 //! `LOCK.RELEASE`
 
 use super::options::{self, Known, Options};
-use super::wall_clock;
-use crate::leases::Cause;
 use crate::lock::{self, Released};
 use crate::lock_hash::Detail;
 use crate::lock_key::LockKey;
 use crate::refusal::Refusal;
 use crate::server::{Arg, ArgKind, Args, Command, Context, KeyUse, ServerStr, Spec};
+use crate::unlocks::Cause;
 
 /// `LOCK.RELEASE key owner [HOLDS n]`
 ///
@@ -54,7 +53,7 @@ impl<'a> Release<'a> {
     }
 
     fn apply(&self, ctx: Context<'_>) -> Result<Option<u64>, Refusal> {
-        let mut key = LockKey::open(ctx, self.key)?;
+        let key = LockKey::open(ctx, self.key)?;
         match lock::release(key.record(Some(self.owner), Detail::NoToken)?, self.keep) {
             Released::NotHeld => Ok(None),
             Released::Left => {
@@ -66,7 +65,7 @@ impl<'a> Release<'a> {
                 Ok(Some(0))
             }
             Released::Kept { holds, writes } => {
-                key.write(self.owner, writes, wall_clock(ctx));
+                key.write(self.owner, writes);
                 Ok(Some(holds))
             }
         }

@@ -2,7 +2,8 @@
 
 use super::options::{self, Known, Options};
 use super::wall_clock;
-use crate::lock;
+use crate::leases;
+use crate::lock::{self, Lease};
 use crate::lock_hash::Detail;
 use crate::lock_key::LockKey;
 use crate::node;
@@ -67,7 +68,7 @@ impl<'a> Renew<'a> {
 
     fn apply(&self, ctx: Context<'_>) -> Result<Reply, Refusal> {
         let now = wall_clock(ctx);
-        let mut key = LockKey::open(ctx, self.key)?;
+        let key = LockKey::open(ctx, self.key)?;
         let record = key.record(Some(self.owner), Detail::All)?;
         let lease = key.lease();
         let writes = node::with(|node| {
@@ -76,7 +77,8 @@ impl<'a> Renew<'a> {
             writes
         });
         let Some(writes) = writes else { return Ok(Reply::NotHeld) };
-        key.write(self.owner, writes, now);
+        key.write(self.owner, writes);
+        leases::record(ctx, self.key, writes.lease_end.map_or(lease, Lease::Until), now);
         if writes.lease_end.is_some() {
             ctx.notify(c"lock.renewed", self.key);
         }

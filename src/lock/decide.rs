@@ -102,7 +102,8 @@ pub fn acquire(
             tokens.observe(token);
             Ok(Attempt::Denied { token })
         }
-        Record::Free => {
+        Record::Free { token: stale } => {
+            tokens.observe(stale);
             let token = tokens.next(ask.token).map_err(|_| Exhausted::Tokens)?;
             let holds = ask.holds.unwrap_or(1);
             let end = now.plus(ask.ttl);
@@ -139,7 +140,7 @@ pub fn renew(
 ) -> Option<Writes> {
     match record {
         Record::Mine { token, .. } => Some(extend(lease, ttl, token, token_floor, now, tokens).1),
-        Record::Free | Record::Other { .. } => None,
+        Record::Free { .. } | Record::Other { .. } => None,
     }
 }
 
@@ -167,7 +168,8 @@ fn extend(
     now: WallMs,
     tokens: &mut TokenCounter,
 ) -> (Lease, Writes) {
-    tokens.observe(token.max(token_floor));
+    tokens.observe(token);
+    tokens.observe(token_floor);
     let lease_end = lease.is_outlived_by(now, ttl).then(|| now.plus(ttl));
     let writes = Writes { holds: None, token: (token_floor > token).then_some(token_floor), lease_end };
     (lease_end.map_or(lease, Lease::Until), writes)
@@ -245,7 +247,7 @@ mod tests {
 
     fn any_record() -> impl Strategy<Value = Record> {
         prop_oneof![
-            Just(Record::Free),
+            (0..1_u64 << 50).prop_map(|token| Record::Free { token }),
             (1..=MAX_HOLDS, 0..1_u64 << 50, 0..2_usize).prop_map(|(holds, token, others)| Record::Mine {
                 holds,
                 token,
@@ -282,8 +284,8 @@ mod tests {
             let attempt = acquire(record, lease, Ask { ttl, holds, token }, NOW, &mut tokens);
             match (record, attempt) {
                 (Record::Other { token }, Ok(Attempt::Denied { token: told })) => prop_assert_eq!(token, told),
-                (Record::Free, Ok(Attempt::Granted(grant))) => {
-                    prop_assert!(grant.token > before && grant.token >= token);
+                (Record::Free { token: stale }, Ok(Attempt::Granted(grant))) => {
+                    prop_assert!(grant.token > before && grant.token > stale && grant.token >= token);
                     prop_assert_eq!(grant.holds, holds.unwrap_or(1));
                     prop_assert_eq!(grant.lease, Lease::Until(NOW.plus(ttl)));
                     prop_assert_eq!(tokens.last(), grant.token);

@@ -14,7 +14,7 @@ mod token;
 mod wheel;
 
 pub use decide::{Ask, Attempt, Entry, Exhausted, Grant, Released, Writes, acquire, release, renew};
-pub use owner::{BadOwner, MODE_FIELD, TOKEN_FIELD, check_owner, is_redisson};
+pub use owner::{BadOwner, MODE_FIELD, TOKEN_FIELD, check_owner, is_redisson, is_reserved};
 pub use record::{LockHash, NotALock, Record};
 pub use table::{LeaseTable, TrackedLock};
 pub use time::{Lease, MonotonicMs, WallMs};

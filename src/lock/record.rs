@@ -6,7 +6,10 @@ use super::owner::is_redisson;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
     /// Nobody holds it: there is no key, or only the token is left of it.
-    Free,
+    Free {
+        /// The token that is left; 0 where there is none.
+        token: u64,
+    },
     /// The caller holds it.
     Mine {
         /// The caller's hold count, at least 1.
@@ -52,7 +55,7 @@ impl Record {
         let fields = hash.len();
         match (hash.token(), hash.holds()) {
             // The common shapes, told by their size alone.
-            (Some(_), None) if fields == 1 => Ok(Self::Free),
+            (Some(token), None) if fields == 1 => Ok(Self::Free { token }),
             (Some(token), None) => Ok(Self::Other { token }),
             (Some(token), Some(holds)) if fields == 2 => Self::mine(holds, token, 0),
             (None, Some(holds)) if fields == 1 && hash.caller_is_redisson() => Self::mine(holds, 0, 0),
@@ -132,8 +135,8 @@ mod tests {
 
     #[test]
     fn the_token_field_alone_is_a_free_lock() {
-        assert_eq!(read("me", &[("lock:token", "7")]), Ok(Record::Free));
-        assert_eq!(read("me", &[("lock:token", "junk")]), Ok(Record::Free));
+        assert_eq!(read("me", &[("lock:token", "7")]), Ok(Record::Free { token: 7 }));
+        assert_eq!(read("me", &[("lock:token", "junk")]), Ok(Record::Free { token: 0 }));
     }
 
     #[test]

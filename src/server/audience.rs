@@ -5,9 +5,11 @@
 //! could come back to, a child process that takes a snapshot for one of them, or a cluster (whose slots may
 //! be moving away).
 //!
-//! A listener that comes later needs a snapshot of the data first, which the server takes by forking, and
-//! it tells of that in the same turn of the event loop. From then on there is an audience, so a listener
-//! misses nothing that its snapshot lacks.
+//! A listener that comes later needs a snapshot of the data first, and what follows that snapshot. The server
+//! takes it by forking, or (SAVE) by itself, and tells of both as it begins. So there is an audience from then
+//! on, and a listener misses nothing that its snapshot lacks. A backlog may be there earlier, from when a
+//! replica has asked to be synchronized; nobody can ask for what it holds of the time before the snapshot,
+//! as no snapshot has a place in it, and the server begins a new history with each backlog.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
@@ -43,11 +45,11 @@ impl Context<'_> {
         AUDIENCE.get() == Audience::Any
     }
 
-    /// Without an audience: counts a change, as propagating it would, for the server to know when a
-    /// snapshot is due. Within a command only.
+    /// Without an audience: counts a change, for the server to know when a snapshot is due. Within a command
+    /// only.
     pub fn count_change(self) {
         debug_assert!(!self.has_audience());
-        // The server counts the change, and then finds nobody to send the command to.
+        // The server counts the change; it has nobody to send the command to, or a backlog that nobody reads.
         // SAFETY: Presence, Liveness.
         unsafe { present(raw::RedisModule_ReplicateVerbatim)(self.as_ptr()) };
     }

@@ -160,7 +160,7 @@ fn describe(ctx: Context<'_>, spec: &Spec) -> bool {
     let info = raw::RedisModuleCommandInfo {
         version: &raw const version,
         summary: spec.summary.as_ptr(),
-        complexity: c"O(1)".as_ptr(),
+        complexity: c"O(1); O(N) for a hash without a token that N owners of Redisson's could share".as_ptr(),
         since: spec.since.as_ptr(),
         history: ptr::null_mut(),
         tips: ptr::null(),

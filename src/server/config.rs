@@ -115,7 +115,7 @@ thread_local! {
     static ANSWER: RefCell<Option<ServerString>> = const { RefCell::new(None) };
 }
 
-/// Registers a text. A default ends at its first NUL byte.
+/// Registers a text; its default has no NUL byte.
 pub fn register_text<C: TextConfig>(ctx: Context<'_>) -> bool {
     unsafe extern "C" fn get<C: TextConfig>(
         _name: *const c_char,
@@ -136,9 +136,7 @@ pub fn register_text<C: TextConfig>(ctx: Context<'_>) -> bool {
         // SAFETY: the server keeps the value for the length of this call.
         status(guarded(|| C::set(unsafe { ServerStr::new(value) }.bytes())))
     }
-    let mut default = C::get();
-    default.retain(|byte| *byte != 0);
-    let default = CString::new(default).unwrap_or_default();
+    let Ok(default) = CString::new(C::get()) else { return false };
     // SAFETY: Presence, Liveness; the server copies name and default; the callbacks take no data.
     OK == unsafe {
         let register = present(raw::RedisModule_RegisterStringConfig);

@@ -59,6 +59,7 @@ pub fn observe<O: Observer>(ctx: Context<'_>) {
         raw::REDISMODULE_EVENT_FLUSHDB,
         raw::REDISMODULE_EVENT_SWAPDB,
         raw::REDISMODULE_EVENT_FORK_CHILD,
+        raw::REDISMODULE_EVENT_PERSISTENCE,
         raw::REDISMODULE_EVENT_REPLICA_CHANGE,
     ] {
         // The data of all of them has version 1.
@@ -98,7 +99,16 @@ unsafe extern "C" fn on_server_event<O: Observer>(
         (raw::REDISMODULE_EVENT_FORK_CHILD, raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN) => {
             ctx.expect_audience()
         }
-        (raw::REDISMODULE_EVENT_FLUSHDB | raw::REDISMODULE_EVENT_SWAPDB, _) => {}
+        // A snapshot that this process takes itself. Those of children were announced as they forked.
+        (raw::REDISMODULE_EVENT_PERSISTENCE, raw::REDISMODULE_SUBEVENT_PERSISTENCE_SYNC_RDB_START) => {
+            ctx.survey_audience();
+        }
+        (
+            raw::REDISMODULE_EVENT_PERSISTENCE
+            | raw::REDISMODULE_EVENT_FLUSHDB
+            | raw::REDISMODULE_EVENT_SWAPDB,
+            _,
+        ) => {}
         _ => ctx.survey_audience(),
     }
     // SAFETY: the server passes the data that belongs to the event.

@@ -2,13 +2,15 @@
 //!
 //! It goes to the raw API, because `redis-module`'s own safe layer takes no NUL bytes in hash fields,
 //! no names that are not UTF-8, and costs half as much again on the hot path. It knows nothing of
-//! locks. What holds for every block below:
+//! how locks work. What holds for every block below:
 //!
 //! * **Presence.** The server fills in the function pointers before it loads the module, and
 //!   [`load::missing_functions`] refuses the load where one is absent that has no stand-in.
 //! * **Liveness.** A [`Context`] and all that borrows from it live within one callback, during which the
 //!   server keeps the context, the arguments and open keys alive. The lifetimes say so.
-//! * **One thread.** The server calls back on its main thread only. None of the types is `Send`.
+//! * **One thread.** The server calls back on its main thread only.
+//! * **One handle.** A key is open once at a time while it is written to, and is closed before anybody is
+//!   notified of it, so that no handle outlives its value.
 //! * **Unwinding.** Each callback runs in [`guard::guarded`], so that no panic crosses into C.
 
 mod audience;

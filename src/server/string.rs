@@ -81,6 +81,12 @@ impl ServerString {
     }
 }
 
+impl std::fmt::Debug for ServerString {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "\"{}\"", self.as_str().bytes().escape_ascii())
+    }
+}
+
 impl Drop for ServerString {
     fn drop(&mut self) {
         // SAFETY: this gives back the one reference that we hold; a null context is allowed.

@@ -9,6 +9,9 @@ use super::Context;
 use super::guard::guarded;
 use super::present::present;
 
+/// The server counts in microseconds; this is 35 years of milliseconds.
+const LONGEST: u64 = 1 << 40;
+
 /// What happens when a timer fires.
 pub trait Alarm {
     /// Called once, outside any command.
@@ -26,7 +29,7 @@ impl Timer {
             // SAFETY: the server passes the context of this callback.
             guarded(|| A::ring(unsafe { Context::new(ctx) }));
         }
-        let delay = i64::try_from(delay).unwrap_or(i64::MAX / 2000);
+        let delay = delay.min(LONGEST).cast_signed();
         // SAFETY: Presence, Liveness; the callback takes no data.
         Self(unsafe {
             let create = present(raw::RedisModule_CreateTimer);

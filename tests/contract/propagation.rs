@@ -130,29 +130,65 @@ fn the_last_release_and_a_forced_one_are_a_del() {
     }
 }
 
-/// Both in one transaction: whoever hears of the unlock on a replica finds the lock free there. Which
-/// comes first is the server's affair where a command of its own deletes the key.
+/// Both in one transaction: whoever hears of the unlock on a replica finds the lock free there.
 #[test]
-fn replicas_are_told_of_the_unlock_once_and_together_with_the_del() {
+fn a_release_and_its_unlock_reach_replicas_together() {
     let (_server, mut con, mut stream) = start_with_stream();
-    let message = vec!["PUBLISH".to_owned(), channel("lock"), "0".to_owned()];
-    for (line, ttl) in [
-        ("LOCK.RELEASE lock me", 30_000),
-        ("LOCK.FORCERELEASE lock", 30_000),
-        ("DEL lock", 30_000),
-        ("UNLINK lock", 30_000),
-        ("PING", 20),
-    ] {
+    for line in ["LOCK.RELEASE lock me", "LOCK.FORCERELEASE lock"] {
+        acquire(&mut con, "lock", "me", 30_000);
+        stream.propagated(&mut con);
+        run(&mut con, line);
+        let commands = stream.propagated(&mut con);
+        assert_eq!(in_one_transaction(&commands), [words("DEL lock"), unlock("lock")], "{line}");
+    }
+}
+
+/// What the server does to the key comes first, and the unlock on its own: the module propagates nothing
+/// while the server is at work.
+#[test]
+fn replicas_are_told_once_of_a_lock_that_something_else_frees() {
+    let (_server, mut con, mut stream) = start_with_stream();
+    for (line, ttl) in [("DEL lock", 30_000), ("UNLINK lock", 30_000), ("PING", 20)] {
         acquire(&mut con, "lock", "me", ttl);
         stream.propagated(&mut con);
         run(&mut con, line);
-        eventually(Duration::from_secs(10), || (call::<i64>(&mut con, "DBSIZE") == 1).then_some(()));
-        let commands = stream.propagated(&mut con);
+        let mut commands = Vec::new();
+        eventually(Duration::from_secs(10), || {
+            commands.extend(stream.propagated(&mut con));
+            commands.contains(&unlock("lock")).then_some(())
+        });
         let (told, removed): (Vec<_>, Vec<_>) =
-            in_one_transaction(&commands).iter().cloned().partition(|command| command[0] == "PUBLISH");
-        assert_eq!(told, std::slice::from_ref(&message), "{line}");
+            on_data(commands.clone()).into_iter().partition(|command| command[0] == "PUBLISH");
         assert!(is_removal(&removed), "{line}: {removed:?}");
+        assert!(told.is_empty() || told == [unlock("lock")], "{line}: {told:?}");
+        assert_eq!(commands.iter().filter(|command| **command == unlock("lock")).count(), 1, "{line}");
+        assert_eq!(commands.last(), Some(&unlock("lock")), "{line}: {commands:?}");
     }
+}
+
+/// A command that only reads may be what makes the server reap an expired lock.
+#[test]
+fn a_read_that_finds_an_expired_lock_is_not_propagated() {
+    let (_server, mut con, mut stream) = start_with_stream();
+    run(&mut con, "DEBUG SET-ACTIVE-EXPIRE 0");
+    for read in ["EXISTS", "TTL", "TYPE", "LOCK.INFO"] {
+        acquire(&mut con, "lock", "me", 20);
+        stream.propagated(&mut con);
+        let mut pipe = redis::pipe();
+        // The timer has no chance to come first.
+        pipe.cmd("DEBUG").arg(&["SLEEP", "0.05"]).cmd(read).arg("lock").exec(&mut con).unwrap();
+        let mut commands = Vec::new();
+        eventually(Duration::from_secs(10), || {
+            commands.extend(stream.propagated(&mut con));
+            commands.contains(&unlock("lock")).then_some(())
+        });
+        assert!(commands.iter().all(|command| command[0] != read), "{commands:?}");
+    }
+}
+
+/// The message that tells a replica's subscribers of an unlock.
+fn unlock(name: &str) -> Vec<String> {
+    vec!["PUBLISH".to_owned(), channel(name), "0".to_owned()]
 }
 
 #[test]

@@ -194,3 +194,15 @@ fn their_read_write_lock_is_held_by_somebody_else_for_everybody() {
         assert_free(&mut con, "lock");
     }
 }
+
+#[test]
+fn a_reentry_that_changes_no_lease_puts_redissons_lock_on_record() {
+    const OWNER: &str = "8743c9c0-0795-4907-87fd-6c719a6b4586:1";
+    let (server, mut con) = start();
+    let mut listener = Listener::on(&server);
+    run(&mut con, &format!("HSET lock {OWNER} 1"));
+    run(&mut con, "PEXPIRE lock 300");
+    assert_eq!(acquire(&mut con, "lock", OWNER, 10).holds, 2);
+    assert_eq!(info_field(&mut con, "lock", "lock_held"), 1);
+    assert_eq!(listener.next(), Message::unlock("lock"));
+}

@@ -1,5 +1,7 @@
 //! Replicas: they carry the locks, refuse the writing commands, pass unlocks on, and take over.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use redis::Connection;
@@ -208,4 +210,57 @@ fn a_replica_of_a_replica_gets_each_unlock_once() {
     assert_eq!(listener.next(), Message::unlock("lock"));
     assert_eq!(listener.next(), Message::unlock("other"));
     assert_eq!(listener.heard(), []);
+}
+
+/// A replica that asks to be synchronized makes the server keep a backlog, long before it forks for it. A
+/// snapshot that is taken meanwhile without a fork has a place in that backlog.
+#[test]
+fn what_follows_a_snapshot_without_a_fork_is_propagated() {
+    let server = Server::with_module()
+        .config("repl-diskless-sync", "yes")
+        .config("repl-diskless-sync-delay", "600")
+        .start();
+    let mut con = server.connect();
+    let field = |con: &mut Connection, name: &str| {
+        let info: String = call(con, "INFO replication");
+        let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.expect("a field of INFO replication").to_owned()
+    };
+    let mut replica = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+    replica.write_all(b"REPLCONF capa eof\r\nPSYNC ? -1\r\n").unwrap();
+    eventually(Duration::from_secs(10), || (field(&mut con, "repl_backlog_active") == "1").then_some(()));
+    acquire(&mut con, "before", "me", 30_000);
+    run(&mut con, "SAVE");
+    let (history, place) = (field(&mut con, "master_replid"), field(&mut con, "master_repl_offset"));
+    acquire(&mut con, "after", "me", 30_000);
+
+    let mut loaded = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+    loaded.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let next = place.parse::<i64>().unwrap() + 1;
+    loaded.write_all(format!("PSYNC {history} {next}\r\n").as_bytes()).unwrap();
+    let mut stream = String::new();
+    while !stream.contains("PEXPIREAT") {
+        let mut chunk = [0; 4096];
+        let length = loaded.read(&mut chunk).expect("the lock's lease is propagated");
+        stream.push_str(&String::from_utf8_lossy(&chunk[..length]));
+    }
+    assert!(stream.contains("HSET") && stream.contains("after"), "{stream}");
+    assert!(!stream.to_uppercase().contains("LOCK.ACQUIRE"), "{stream}");
+}
+
+#[test]
+fn what_a_master_had_to_tell_is_forgotten_when_it_is_demoted() {
+    let (server, mut con) = start();
+    let other = Server::with_module().start();
+    acquire(&mut con, "lock", "me", 30_000);
+    let mut listener = Listener::on(&server);
+    redis::pipe()
+        .cmd("FLUSHALL")
+        .cmd("REPLICAOF")
+        .arg(&["127.0.0.1", &other.port().to_string()])
+        .exec(&mut con)
+        .unwrap();
+    run(&mut con, "REPLICAOF NO ONE");
+    run(&mut con, "FLUSHALL");
+    assert_eq!(listener.heard(), [], "a replica announces nothing");
 }

@@ -223,3 +223,22 @@ fn a_hand_made_token_cannot_use_the_tokens_up() {
         run(&mut con, "DEL junk");
     }
 }
+
+#[test]
+fn a_token_that_is_left_alone_in_its_hash_raises_the_counter() {
+    let (_server, mut con) = start();
+    let left = now_us() + 3_600_000_000;
+    run(&mut con, &format!("HSET lock lock:token {left}"));
+    assert!(acquire(&mut con, "lock", "me", 30_000).token > left);
+}
+
+#[test]
+fn a_token_that_is_left_alone_raises_the_counter_across_a_restart() {
+    let (mut server, mut con) = start();
+    let left = now_us() + 3_600_000_000;
+    run(&mut con, &format!("HSET lock lock:token {left}"));
+    run(&mut con, "SAVE");
+    server.kill();
+    server.restart();
+    assert!(acquire(&mut server.connect(), "other", "me", 30_000).token > left);
+}
