@@ -227,7 +227,9 @@ fn what_follows_a_snapshot_without_a_fork_is_propagated() {
         value.expect("a field of INFO replication").to_owned()
     };
     let mut replica = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
-    replica.write_all(b"REPLCONF capa eof\r\nPSYNC ? -1\r\n").unwrap();
+    replica.write_all(b"REPLCONF capa eof\r\n").unwrap();
+    replica.read_exact(&mut [0; b"+OK\r\n".len()]).unwrap();
+    replica.write_all(b"PSYNC ? -1\r\n").unwrap();
     eventually(Duration::from_secs(10), || (field(&mut con, "repl_backlog_active") == "1").then_some(()));
     acquire(&mut con, "before", "me", 30_000);
     run(&mut con, "SAVE");
