@@ -49,7 +49,6 @@ fn hdel_of_all_fields_frees() {
     assert_frees(&["HDEL lock me lock:token"]);
 }
 
-/// Hash commands are not listened to: the unlock is published when the token's lease ends.
 #[test]
 fn an_expire_in_the_past_frees() {
     assert_frees(&["EXPIRE lock -1"]);
@@ -270,7 +269,6 @@ fn a_reload_of_the_dataset_keeps_the_lock_and_publishes_nothing() {
     assert_survives(Server::with_module().config("appendonly", "yes"), "DEBUG LOADAOF");
 }
 
-/// Fields of a hash may have a TTL of their own since Redis 7.4 and Valkey 9.
 #[test]
 fn renaming_there_and_back_keeps_the_lock() {
     let (_server, mut con) = start();
