@@ -8,7 +8,7 @@ use crate::server::{
     Context, FlagConfig, NumberConfig, ServerStr, TextConfig, load_configs, register_flag, register_number,
     register_text,
 };
-use crate::settings::{MAX_TTL_RANGE, Settings};
+use crate::settings::{MAX_TTL_RANGE, MAX_WAITERS_RANGE, Settings};
 
 /// Puts the module's arguments in force and registers the settings with the server, with the arguments as
 /// their defaults: the server applies defaults last, and would undo the arguments otherwise.
@@ -17,6 +17,7 @@ pub fn register(ctx: Context<'_>, args: &[ServerStr<'_>]) -> Result<(), String> 
     let settings = Settings::from_args(&args)?;
     node::with(|node| node.settings = settings);
     let registered = register_number::<MaxTtl>(ctx)
+        && register_number::<MaxWaiters>(ctx)
         && register_text::<ChannelPrefix>(ctx)
         && register_flag::<ShardedPublish>(ctx)
         && load_configs(ctx);
@@ -33,6 +34,19 @@ impl NumberConfig for MaxTtl {
     }
     fn set(value: i64) {
         node::with(|node| node.settings.max_ttl = value.unsigned_abs());
+    }
+}
+
+struct MaxWaiters;
+
+impl NumberConfig for MaxWaiters {
+    const NAME: &'static CStr = c"max-waiters";
+    const RANGE: RangeInclusive<i64> = MAX_WAITERS_RANGE;
+    fn get() -> i64 {
+        node::with(|node| node.settings.max_waiters as i64)
+    }
+    fn set(value: i64) {
+        node::with(|node| node.settings.max_waiters = value.unsigned_abs() as usize);
     }
 }
 

@@ -5,6 +5,8 @@
 //! * [`watch`] — what others do to a lock's key, and what happens to the node.
 //! * [`commands`] — `LOCK.ACQUIRE`, `LOCK.RENEW`, `LOCK.RELEASE`, `LOCK.FORCERELEASE`, `LOCK.INFO`: one
 //!   file each.
+//! * [`turn`] — the timers: leases that end, waits that end, and the end of a turn of the event loop.
+//! * [`waiting`] — the waiting lines at work: joining, and handing a free lock to the first.
 //! * [`lock_key`] — a lock as the hash at a key, as the commands use it: opened, written and propagated.
 //! * [`leases`] — when a lease begins, moves and ends; the one place where a lock becomes free.
 //! * [`unlocks`] — tells of unlocks: counts them, and publishes them to whoever waits.
@@ -32,7 +34,9 @@ mod report;
 #[allow(unsafe_code, reason = "the thin layer over the server's C API")]
 mod server;
 mod settings;
+mod turn;
 mod unlocks;
+mod waiting;
 mod watch;
 
 use std::ffi::c_int;

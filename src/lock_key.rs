@@ -2,13 +2,11 @@
 
 use std::ffi::CStr;
 
-use crate::leases;
 use crate::lock::{Lease, Record, WallMs, Writes};
 use crate::lock_hash::{self, Detail};
 use crate::node::{self, Role, Words};
 use crate::refusal::Refusal;
 use crate::server::{Access, Context, FieldValue, Key, ServerStr, ServerString};
-use crate::unlocks::Cause;
 
 /// A key that is a lock, or may become one.
 pub struct LockKey<'c> {
@@ -87,13 +85,11 @@ impl<'c> LockKey<'c> {
     }
 
     /// Deletes the key: the lock is free.
-    pub fn delete(mut self, cause: Cause) {
+    pub fn delete(mut self) {
         let (ctx, name) = (self.key.context(), self.key.name());
         self.key.delete();
         propagate_removal(ctx, c"DEL", &[name]);
         ctx.signal_modified(name);
-        drop(self);
-        leases::gone(ctx, name, cause);
     }
 }
 

@@ -24,6 +24,16 @@ pub struct Metrics {
     pub forced: u64,
     /// Locks whose key something else took away.
     pub vanished: u64,
+    /// Requests granted from a line, re-entries among them.
+    pub handed_over: u64,
+    /// Requests in line whose time was up, or that `CLIENT UNBLOCK` ended so.
+    pub wait_timed_out: u64,
+    /// Requests in line whose client went away.
+    pub wait_gone: u64,
+    /// Requests in line that their owner withdrew.
+    pub wait_withdrawn: u64,
+    /// The longest wait in line that has ended, in milliseconds.
+    pub longest_wait_ms: u64,
     lateness: Option<Histogram<u64>>,
 }
 

@@ -4,11 +4,10 @@ use std::ffi::CStr;
 
 use crate::commands;
 use crate::config;
-use crate::leases;
 use crate::node::{self, Node, Role, Topology};
 use crate::report::LockInfo;
 use crate::server::{Context, Loader, ServerStr, Verdict, observe, register_info};
-use crate::unlocks;
+use crate::turn;
 use crate::watch::{self, Watch};
 
 /// The module.
@@ -32,8 +31,7 @@ impl Loader for Lock {
     }
 
     fn unload(ctx: Context<'_>) -> Verdict {
-        leases::stop_timer(ctx);
-        unlocks::forget(ctx);
+        turn::forget(ctx);
         Verdict::Accept
     }
 }
@@ -55,5 +53,6 @@ fn set_up(ctx: Context<'_>, args: &[ServerStr<'_>]) -> Result<(), String> {
     let topology = if ctx.is_cluster() { Topology::Cluster } else { Topology::Standalone };
     node::with(|node| (node.role, node.topology) = (role, topology));
     watch::take_stock(ctx);
+    turn::settle(ctx);
     Ok(())
 }

@@ -4,12 +4,13 @@
 //! (an expiry found by opening a key, say) before it returns.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
-use crate::lock::{LeaseTable, MonotonicMs, TokenCounter, TrackedLock};
+use crate::lock::{LeaseTable, Lines, MonotonicMs, TokenCounter, TrackedLock};
 use crate::metrics::Metrics;
-use crate::server::{ServerString, Timer};
+use crate::refusal::Refusal;
+use crate::server::{Blocked, ServerString, Timer};
 use crate::settings::Settings;
 
 /// May this node grant, reap and wake?
@@ -32,15 +33,101 @@ pub enum Topology {
     Cluster,
 }
 
+/// A request that waits in line, as the server knows it; `waiting` says what becomes of it.
+#[derive(Debug)]
+pub struct Request;
+
+/// What a request in line is told in the end.
+#[derive(Clone, Copy, Debug)]
+pub enum Answer {
+    /// How the lock stands towards its owner.
+    Standing(Standing),
+    /// Nobody can have the lock.
+    Refused(Refusal),
+}
+
+/// How a lock stands towards an owner: the reply of an ACQUIRE.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// The owner's holds; 0: denied.
+    pub holds: u64,
+    /// The milliseconds left of the lease that stands now; −1 where it is endless, 0 where nobody holds the
+    /// lock.
+    pub ttl: i64,
+    /// The token of the hold that stands now, 0 where there is none.
+    pub token: u64,
+}
+
+/// A lock's database and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LockName {
+    /// The number of the database.
+    pub db: u32,
+    /// The name.
+    pub name: Box<[u8]>,
+}
+
+/// A lock that its line has got, and that nobody has been told of: who goes before that never had it.
+#[derive(Debug)]
+pub struct Handoff {
+    /// Who holds the lock now.
+    pub owner: Box<[u8]>,
+    /// The token of the hold.
+    pub token: u64,
+    /// Its owner's requests.
+    pub recipients: Vec<Recipient>,
+}
+
+/// A request that was granted.
+#[derive(Debug)]
+pub struct Recipient {
+    /// Who is to be told.
+    pub client: Blocked<Request>,
+    /// The hold count that it asked for, if it named one.
+    pub asked: Option<u64>,
+    /// What it is to be told.
+    pub standing: Standing,
+}
+
 /// What waits for the end of the event-loop turn.
 #[derive(Debug, Default)]
 pub struct Turn {
+    /// Locks that have become free while somebody was in line for them.
+    pub freed: BTreeSet<LockName>,
+    /// Where to go on looking at all lines, if a crowd of locks may have become free.
+    pub sweep: Option<u32>,
+    /// What was granted from the lines and not told yet.
+    pub handoffs: BTreeMap<LockName, Handoff>,
+    /// What else the lines are to be told.
+    pub answers: Vec<(Blocked<Request>, Answer)>,
     /// Locks that were flushed, as whether they are free shows only then: DEBUG RELOAD brings them back.
     pub flushed: VecDeque<TrackedLock>,
     /// Channels of unlocks that the replicas have not heard of.
     pub unheard: VecDeque<ServerString>,
-    /// The timer that fires when the turn ends, if it is needed.
-    pub timer: Option<Timer>,
+}
+
+impl Turn {
+    /// Is there nothing to do?
+    pub fn is_empty(&self) -> bool {
+        let Self { freed, sweep, handoffs, answers, flushed, unheard } = self;
+        freed.is_empty()
+            && sweep.is_none()
+            && handoffs.is_empty()
+            && answers.is_empty()
+            && flushed.is_empty()
+            && unheard.is_empty()
+    }
+}
+
+/// The timers that stand.
+#[derive(Debug, Default)]
+pub struct Timers {
+    /// For the next lease that ends, and when it fires.
+    pub lease: Option<(Timer, MonotonicMs)>,
+    /// For the next waiter whose time is up, and when it fires.
+    pub wait: Option<(Timer, MonotonicMs)>,
+    /// For the end of the turn.
+    pub turn: Option<Timer>,
 }
 
 /// The state of the module.
@@ -58,10 +145,12 @@ pub struct Node {
     pub role: Role,
     /// The server's mode; it does not change while the server runs.
     pub topology: Topology,
-    /// The timer for the next lease that ends, and when it fires.
-    pub timer: Option<(Timer, MonotonicMs)>,
+    /// Who waits for which lock.
+    pub lines: Lines<Blocked<Request>>,
     /// What waits for the end of the event-loop turn.
     pub turn: Turn,
+    /// The timers that stand.
+    pub timers: Timers,
     /// Room for a channel's name, kept to spare an allocation per unlock.
     pub channel: Vec<u8>,
     started: Instant,
@@ -76,8 +165,9 @@ impl Default for Node {
             settings: Settings::default(),
             role: Role::default(),
             topology: Topology::default(),
-            timer: None,
+            lines: Lines::default(),
             turn: Turn::default(),
+            timers: Timers::default(),
             channel: Vec::new(),
             started: Instant::now(),
         }

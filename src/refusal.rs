@@ -2,7 +2,9 @@
 
 use std::ffi::CString;
 
-use crate::lock::{BadOwner, Exhausted, MAX_HOLDS, MAX_TOKEN, MODE_FIELD, NotALock, TOKEN_FIELD};
+use crate::lock::{
+    BadOwner, Exhausted, MAX_HOLDS, MAX_TIMEOUT, MAX_TOKEN, MODE_FIELD, NotALock, TOKEN_FIELD,
+};
 use crate::server::Context;
 
 /// A reason.
@@ -21,6 +23,15 @@ pub enum Refusal {
     Holds {
         /// The least count allowed here.
         min: u64,
+    },
+    /// A time-out of BLOCK that is no integer, or out of range.
+    Timeout,
+    /// A count of WAITERS that is no integer, or out of range.
+    Waiters,
+    /// As many wait as may.
+    LineFull {
+        /// How many that is.
+        max: usize,
     },
     /// A token that is no integer, or out of range.
     Token,
@@ -63,6 +74,14 @@ impl Refusal {
             Self::Syntax => "ERR syntax error".into(),
             Self::Ttl { max } => format!("ERR ttl must be an integer from 1 to {max} (milliseconds)"),
             Self::Holds { min } => format!("ERR HOLDS must be an integer from {min} to {MAX_HOLDS}"),
+            Self::Timeout => format!(
+                "ERR BLOCK must be an integer from 0 to {MAX_TIMEOUT} (milliseconds; 0 waits without end)"
+            ),
+            Self::Waiters => format!("ERR WAITERS must be an integer from 0 to {MAX_TIMEOUT}"),
+            Self::LineFull { max } => format!(
+                "LINEFULL {max} requests are waiting on this node already, which is lock.max-waiters; try \
+                 again later, or raise it"
+            ),
             Self::Token => format!("ERR TOKEN must be an integer from 1 to {MAX_TOKEN}"),
             Self::TokenTooFarAhead => {
                 "BADTOKEN TOKEN may be at most a day of microseconds ahead of this node's clock; \

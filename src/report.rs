@@ -20,6 +20,13 @@ impl InfoSource for LockInfo {
             section.number(c"forced", metrics.forced);
             section.number(c"vanished", metrics.vanished);
             section.number(c"held", node.leases.len() as u64);
+            let waits_ms = node.lines.oldest().map_or(0, |since| node.now().since(since));
+            section.number(c"waiting", node.lines.waiting() as u64);
+            section.number(c"handed_over", metrics.handed_over);
+            section.number(c"wait_timed_out", metrics.wait_timed_out);
+            section.number(c"wait_gone", metrics.wait_gone);
+            section.number(c"wait_withdrawn", metrics.wait_withdrawn);
+            section.number(c"longest_wait_msec", metrics.longest_wait_ms.max(waits_ms));
             section.number(c"expiry_lateness_p50_usec", metrics.lateness(0.50));
             section.number(c"expiry_lateness_p99_usec", metrics.lateness(0.99));
             section.number(c"expiry_lateness_max_usec", metrics.lateness(1.0));

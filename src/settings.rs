@@ -5,11 +5,16 @@ use std::ops::RangeInclusive;
 /// What `max-ttl` may be: a lease of more than ten years is a mistake, whatever an operator sets.
 pub const MAX_TTL_RANGE: RangeInclusive<i64> = 1..=10 * 366 * 24 * 60 * 60 * 1000;
 
+/// What `max-waiters` may be.
+pub const MAX_WAITERS_RANGE: RangeInclusive<i64> = 0..=10_000_000;
+
 /// What an operator can set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// `max-ttl`: the longest lease granted, in milliseconds.
     pub max_ttl: u64,
+    /// `max-waiters`: how many may wait at once, whatever for.
+    pub max_waiters: usize,
     /// `channel-prefix`: the channels of unlock notifications begin so.
     pub channel_prefix: Vec<u8>,
     /// `sharded-publish`: in Cluster, publish to the slot's subscribers only.
@@ -20,6 +25,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             max_ttl: 24 * 60 * 60 * 1000,
+            max_waiters: 100_000,
             channel_prefix: b"redisson_lock__channel".to_vec(),
             sharded_publish: false,
         }
@@ -43,18 +49,9 @@ impl Settings {
     fn set(&mut self, name: &[u8], value: &[u8]) -> Result<(), String> {
         let text = String::from_utf8_lossy(value);
         match name.to_ascii_lowercase().as_slice() {
-            b"max-ttl" => {
-                let ttl = text.parse().ok().filter(|ttl| MAX_TTL_RANGE.contains(ttl));
-                self.max_ttl = ttl
-                    .ok_or_else(|| {
-                        let range = MAX_TTL_RANGE;
-                        format!(
-                            "max-ttl is {text:?}, but must be a number from {} to {}",
-                            range.start(),
-                            range.end()
-                        )
-                    })?
-                    .unsigned_abs();
+            b"max-ttl" => self.max_ttl = number("max-ttl", &text, &MAX_TTL_RANGE)?.unsigned_abs(),
+            b"max-waiters" => {
+                self.max_waiters = number("max-waiters", &text, &MAX_WAITERS_RANGE)?.unsigned_abs() as usize;
             }
             b"channel-prefix" if value.contains(&0) => {
                 return Err("channel-prefix must not contain a NUL byte".into());
@@ -70,12 +67,19 @@ impl Settings {
             _ => {
                 let name = String::from_utf8_lossy(name);
                 return Err(format!(
-                    "there is no argument {name:?}; there are max-ttl, channel-prefix and sharded-publish"
+                    "there is no argument {name:?}; there are max-ttl, max-waiters, channel-prefix and sharded-publish"
                 ));
             }
         }
         Ok(())
     }
+}
+
+fn number(name: &str, text: &str, range: &RangeInclusive<i64>) -> Result<i64, String> {
+    let value = text.parse().ok().filter(|value| range.contains(value));
+    value.ok_or_else(|| {
+        format!("{name} is {text:?}, but must be a number from {} to {}", range.start(), range.end())
+    })
 }
 
 #[cfg(test)]
@@ -84,8 +88,10 @@ mod tests {
 
     #[test]
     fn arguments_change_the_defaults() {
-        let args: [&[u8]; 6] = [b"MAX-TTL", b"1000", b"channel-prefix", b"p", b"sharded-publish", b"yes"];
-        let expected = Settings { max_ttl: 1000, channel_prefix: b"p".to_vec(), sharded_publish: true };
+        let args: [&[u8]; 8] =
+            [b"MAX-TTL", b"1000", b"max-waiters", b"5", b"channel-prefix", b"p", b"sharded-publish", b"yes"];
+        let expected =
+            Settings { max_ttl: 1000, max_waiters: 5, channel_prefix: b"p".to_vec(), sharded_publish: true };
         assert_eq!(Settings::from_args(&args), Ok(expected));
         assert_eq!(Settings::from_args(&[]), Ok(Settings::default()));
     }
@@ -97,6 +103,9 @@ mod tests {
         assert!(refused(&[b"max-ttl"]).contains("max-ttl"));
         for value in ["0", "-1", "x", "", "99999999999999999999"] {
             assert!(refused(&[b"max-ttl", value.as_bytes()]).contains("max-ttl"));
+        }
+        for value in ["-1", "x", "10000001"] {
+            assert!(refused(&[b"max-waiters", value.as_bytes()]).contains("max-waiters"));
         }
         assert!(refused(&[b"sharded-publish", b"maybe"]).contains("maybe"));
         assert!(refused(&[b"channel-prefix", b"a\0b"]).contains("channel-prefix"));

@@ -1,19 +1,12 @@
-//! Tells of unlocks: counts them, and publishes them to whoever waits.
+//! Tells of unlocks: counts them, and publishes them to whoever waits elsewhere.
 //!
 //! A handler of the server's events must not propagate anything: the server would propagate with it the
-//! command that it runs, even if that only reads. So what the replicas have to hear waits for a timer that
-//! fires when the event-loop turn ends.
+//! command that it runs, even if that only reads. So what the replicas have to hear waits for the end of the
+//! event-loop turn.
 
 use crate::lock::TrackedLock;
-use crate::node::{self, Node, Role, Topology, Turn};
-use crate::server::{Alarm, Context, Publication, ServerStr, ServerString, Timer};
-
-/// How many unlocks one round at the end of a turn tells of. A round stays within some milliseconds, so that
-/// a FLUSHALL of a crowd of locks does not stall the server.
-const ROUND: usize = 1000;
-
-/// How soon to look again while writes are paused, in milliseconds.
-const PAUSE_POLL: u64 = 5;
+use crate::node::{self, Node, Role, Topology};
+use crate::server::{Context, Publication, ServerStr, ServerString};
 
 /// A channel's name for which this much room is kept, to spare an allocation per unlock.
 const USUAL_CHANNEL: usize = 1024;
@@ -31,30 +24,22 @@ pub enum Cause {
     Vanished,
 }
 
-/// Where in the server's work an unlock is told of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// In a command of ours or a timer: anything may be propagated.
-    Open,
-    /// In a handler of the server's events.
-    Handler,
+impl Cause {
+    /// Did the module end the hold itself, in a place where it may propagate?
+    pub fn is_own(self) -> bool {
+        matches!(self, Self::Released | Self::Forced)
+    }
 }
 
-/// The lock of this name is free. `known` is what the table had of it.
-pub fn announce(ctx: Context<'_>, name: ServerStr<'_>, cause: Cause, known: Option<TrackedLock>) {
+/// Counts the end of a hold, and tells the subscribers of keyspace events. `known` is what the table had of
+/// the lock.
+pub fn note(ctx: Context<'_>, name: ServerStr<'_>, cause: Cause, known: Option<TrackedLock>) {
     node::with(|node| count(node, cause, known));
-    let place = match cause {
-        Cause::Released | Cause::Forced => {
-            ctx.notify(c"lock.released", name);
-            Place::Open
-        }
-        Cause::Expired => {
-            ctx.notify(c"lock.expired", name);
-            Place::Handler
-        }
-        Cause::Vanished => Place::Handler,
-    };
-    publish(ctx, name.bytes(), place);
+    match cause {
+        Cause::Released | Cause::Forced => ctx.notify(c"lock.released", name),
+        Cause::Expired => ctx.notify(c"lock.expired", name),
+        Cause::Vanished => {}
+    }
 }
 
 fn count(node: &mut Node, cause: Cause, known: Option<TrackedLock>) {
@@ -71,68 +56,51 @@ fn count(node: &mut Node, cause: Cause, known: Option<TrackedLock>) {
     }
 }
 
-/// Locks that lost their names all at once, by FLUSHDB, FLUSHALL or SWAPDB. They are announced at the end of
-/// the turn, unless they are back by then.
-pub fn announce_later(ctx: Context<'_>, locks: Vec<TrackedLock>) {
-    if !locks.is_empty() {
-        node::with(|node| node.turn.flushed.extend(locks));
-        wait_for_end_of_turn(ctx, 0);
-    }
+/// Has the replicas publish an unlock that a handler could not tell them of.
+pub fn relay(ctx: Context<'_>, channel: &ServerString) {
+    node::with_words(|words| {
+        ctx.propagate_to_replicas(c"PUBLISH", &[channel.as_str(), words.unlocked.as_str()]);
+    });
 }
 
-/// Forgets what waits: a replica announces nothing.
-pub fn forget(ctx: Context<'_>) {
-    if let Some(timer) = node::with(|node| std::mem::take(&mut node.turn).timer) {
-        timer.stop(ctx);
-    }
-}
-
-fn wait_for_end_of_turn(ctx: Context<'_>, delay: u64) {
-    if node::with(|node| node.turn.timer.is_none()) {
-        let timer = Timer::start::<EndOfTurn>(ctx, delay);
-        node::with(|node| node.turn.timer = Some(timer));
-    }
-}
-
-struct EndOfTurn;
-
-impl Alarm for EndOfTurn {
-    fn ring(ctx: Context<'_>) {
-        node::with(|node| node.turn.timer = None);
-        if ctx.writes_paused() {
-            // To propagate anything outside of a command then ends the server.
-            return wait_for_end_of_turn(ctx, PAUSE_POLL);
-        }
-        for _ in 0..ROUND {
-            if let Some(channel) = node::with(|node| node.turn.unheard.pop_front()) {
-                relay(ctx, &channel);
-            } else if let Some(lock) = node::with(|node| node.turn.flushed.pop_front()) {
-                announce_if_free(ctx, &lock);
-            } else {
-                // A crowd may have passed through: its room is given back.
-                return node::with(|node| node.turn = Turn::default());
-            }
-        }
-        wait_for_end_of_turn(ctx, 0);
-    }
-}
-
-fn announce_if_free(ctx: Context<'_>, lock: &TrackedLock) {
+/// Tells of a lock that lost its name by a flush or a swap, unless it is back, or somebody is in line for it.
+pub fn announce_if_free(ctx: Context<'_>, lock: &TrackedLock) {
+    let (db, name) = (lock.db, &lock.name);
     let free = node::with(|node| {
-        let free = node.role == Role::Master && !node.leases.contains(lock.db, &lock.name);
+        let free = node.role == Role::Master && !node.leases.contains(db, name);
         if free {
             count(node, Cause::Vanished, None);
         }
-        free
+        free && !node.lines.stands(db, name)
     });
     if free {
-        publish(ctx, &lock.name, Place::Open);
+        publish(ctx, name);
     }
 }
 
-/// Publishes an unlock, message `0`, as Redisson does.
-fn publish(ctx: Context<'_>, name: &[u8], place: Place) {
-    let (channel, kind, topology) = node::with(|node| {
+/// Publishes an unlock, message `0`, as Redisson does; at once on the replicas too.
+pub fn publish(ctx: Context<'_>, name: &[u8]) {
+    let channel = publish_here(ctx, name);
+    if reaches_replicas(ctx) {
+        relay(ctx, &channel);
+    }
+}
+
+/// The same from a handler of the server's events: the replicas hear of it when the turn ends.
+pub fn publish_in_handler(ctx: Context<'_>, name: &[u8]) {
+    let channel = publish_here(ctx, name);
+    if reaches_replicas(ctx) {
+        node::with(|node| node.turn.unheard.push_back(channel));
+    }
+}
+
+/// In Cluster the bus carries it.
+fn reaches_replicas(ctx: Context<'_>) -> bool {
+    ctx.has_replicas() && node::with(|node| node.topology) == Topology::Standalone
+}
+
+fn publish_here(ctx: Context<'_>, name: &[u8]) -> ServerString {
+    let (channel, kind) = node::with(|node| {
         let kind = match (node.topology, node.settings.sharded_publish) {
             (Topology::Cluster, true) => Publication::Sharded,
             _ => Publication::Global,
@@ -142,26 +110,10 @@ fn publish(ctx: Context<'_>, name: &[u8], place: Place) {
         let channel = ServerString::new(&node.channel);
         node.channel.clear();
         node.channel.shrink_to(USUAL_CHANNEL);
-        (channel, kind, node.topology)
+        (channel, kind)
     });
     node::with_words(|words| ctx.publish(kind, channel.as_str(), words.unlocked.as_str()));
-    // In Cluster the bus carries it.
-    if topology == Topology::Standalone && ctx.has_replicas() {
-        match place {
-            Place::Open => relay(ctx, &channel),
-            Place::Handler => {
-                node::with(|node| node.turn.unheard.push_back(channel));
-                wait_for_end_of_turn(ctx, 0);
-            }
-        }
-    }
-}
-
-/// Has the replicas publish an unlock to their own subscribers.
-fn relay(ctx: Context<'_>, channel: &ServerString) {
-    node::with_words(|words| {
-        ctx.propagate_to_replicas(c"PUBLISH", &[channel.as_str(), words.unlocked.as_str()]);
-    });
+    channel
 }
 
 /// `<prefix>:{<name>}`, in the cluster slot of the name; a name that has a brace keeps its slot by itself.

@@ -5,7 +5,8 @@ use crate::lock::WallMs;
 use crate::lock_hash;
 use crate::node::{self, Role};
 use crate::server::{Context, KeyspaceEvent, Observer, ServerEvent, ServerStr, for_each_hash};
-use crate::unlocks::{self, Cause};
+use crate::turn;
+use crate::unlocks::Cause;
 
 /// Listens to the server.
 pub struct Watch;
@@ -18,11 +19,12 @@ impl Observer for Watch {
             b"rename_to" | b"move_to" | b"copy_to" | b"restore" => leases::review(ctx, key),
             // A replica learns of its master's locks by the lease that comes with each.
             b"expire" if node::with(|node| node.role) == Role::Replica => leases::review(ctx, key),
-            _ if !is_on_record(ctx, key) => {}
+            _ if !is_on_record(ctx, key) => return,
             b"expired" => leases::gone(ctx, key, Cause::Expired),
             b"del" | b"evicted" | b"rename_from" | b"move_from" => leases::gone(ctx, key, Cause::Vanished),
             _ => leases::review(ctx, key),
         }
+        turn::settle_after_event(ctx);
     }
 
     fn server_event(ctx: Context<'_>, event: ServerEvent) {
@@ -35,16 +37,15 @@ impl Observer for Watch {
                     node.tokens.seed(now_us);
                 });
                 leases::observe_tokens(ctx);
-                leases::set_timer_for_next(ctx);
             }
             ServerEvent::Demoted => {
                 node::with(|node| node.role = Role::Replica);
-                leases::stop_timer(ctx);
-                unlocks::forget(ctx);
+                turn::forget(ctx);
             }
-            ServerEvent::Flushed(db) => leases::flushed(ctx, db),
-            ServerEvent::Swapped(first, second) => leases::swapped(ctx, first, second),
+            ServerEvent::Flushed(db) => leases::flushed(db),
+            ServerEvent::Swapped(first, second) => leases::swapped(first, second),
         }
+        turn::settle(ctx);
     }
 }
 
@@ -75,5 +76,5 @@ pub fn take_stock(ctx: Context<'_>) {
         });
         db += 1;
     }
-    leases::set_timer_for_next(ctx);
+    node::with(leases::review_lines);
 }

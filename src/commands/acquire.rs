@@ -1,20 +1,23 @@
 //! `LOCK.ACQUIRE`
 
 use super::options::{self, Known, Options};
-use super::wall_clock;
 use crate::leases;
-use crate::lock::{self, Ask, Attempt, Entry, Grant, Lease, Record};
+use crate::lock::{self, Ask, Attempt, Entry, Grant, Lease, Record, WallMs};
 use crate::lock_hash::Detail;
 use crate::lock_key::LockKey;
-use crate::node;
+use crate::node::{self, Answer, Standing};
 use crate::refusal::Refusal;
 use crate::server::{Arg, ArgKind, Args, Command, Context, KeyUse, ServerStr, Spec};
+use crate::turn;
+use crate::waiting::{self, Joined, wall_clock};
 
-/// `LOCK.ACQUIRE key owner ttl [HOLDS n] [TOKEN t]`
+/// `LOCK.ACQUIRE key owner ttl [HOLDS n] [TOKEN t] [BLOCK timeout]`
 ///
 /// Takes the lock for `owner`, or adds a hold where `owner` has it, for `ttl` milliseconds from now. A
 /// re-entry never shortens the lease. `HOLDS n` names the hold count to have afterwards instead of one
-/// more, so that a retry changes nothing. `TOKEN t` sets the least fencing token.
+/// more, so that a retry changes nothing. `TOKEN t` sets the least fencing token. `BLOCK timeout` waits in line
+/// for up to so many milliseconds (0: without end) where somebody else holds the lock; the lease then begins
+/// with the grant.
 ///
 /// Replies with an array of three integers: the owner's holds (0: denied), the milliseconds left of the
 /// lease that stands now (−1: endless), and its fencing token.
@@ -22,20 +25,21 @@ pub struct Acquire<'a> {
     key: ServerStr<'a>,
     owner: ServerStr<'a>,
     ask: Ask,
+    /// For how many milliseconds it would wait in line, if at all.
+    block: Option<u64>,
 }
 
-/// The reply's three integers.
-struct Reply {
-    holds: u64,
-    ttl: i64,
-    token: u64,
+enum Reply {
+    Now(Standing),
+    /// It waits in line.
+    Later,
 }
 
 impl Command for Acquire<'_> {
     const SPEC: Spec = Spec {
         name: c"lock.acquire",
-        flags: c"write deny-oom fast",
-        categories: c"write fast",
+        flags: c"write deny-oom fast blocking",
+        categories: c"write fast blocking",
         key: KeyUse::Update,
         arity: -4,
         summary: c"Takes a lock, or adds a hold to it.",
@@ -46,29 +50,37 @@ impl Command for Acquire<'_> {
             Arg::required(c"ttl", ArgKind::Integer),
             Arg::option(c"holds", c"HOLDS"),
             Arg::option(c"token", c"TOKEN"),
+            Arg::option(c"timeout", c"BLOCK"),
         ],
     };
 
     fn run(ctx: Context<'_>, args: Args<'_>) {
         match Acquire::parse(ctx, args).and_then(|request| request.apply(ctx)) {
-            Ok(reply) => reply.send(ctx),
+            Ok(Reply::Now(standing)) => Answer::Standing(standing).send(ctx),
+            Ok(Reply::Later) => {}
             Err(refusal) => refusal.reply(ctx),
         }
+        turn::settle(ctx);
     }
 }
 
 impl<'a> Acquire<'a> {
     fn parse(ctx: Context<'_>, args: Args<'a>) -> Result<Self, Refusal> {
         let [key, owner, ttl, options @ ..] = args.as_slice() else { return Err(Refusal::WrongArity) };
-        let options = Options::parse(options, &[Known::Holds, Known::Token])?;
+        let options = Options::parse(options, &[Known::Holds, Known::Token, Known::Block])?;
         Ok(Self {
             key: *key,
             owner: options::owner(*owner)?,
             ask: Ask { ttl: options::ttl(*ttl)?, holds: options.holds(1)?, token: options.token(ctx)? },
+            block: options.block()?,
         })
     }
 
     fn apply(&self, ctx: Context<'_>) -> Result<Reply, Refusal> {
+        if waiting::stands(ctx, self.key) {
+            // Who is in line comes first.
+            waiting::serve(ctx, self.key);
+        }
         let now = wall_clock(ctx);
         let key = LockKey::open(ctx, self.key)?;
         let record = key.record(Some(self.owner), Detail::All)?;
@@ -76,13 +88,16 @@ impl<'a> Acquire<'a> {
             // A transaction may pause writes itself and go on. Then the server hides an expired key, but
             // does not reap it, and a write to such a key would end the process.
             Record::Free { .. } if ctx.writes_paused() => return Err(Refusal::Paused),
+            Record::Free { .. } if waiting::stands(ctx, self.key) => {
+                return Ok(Reply::Now(Standing::default()));
+            }
             Record::Free { .. } => Lease::Until(now),
             Record::Mine { .. } | Record::Other { .. } => key.lease(),
         };
         let attempt = node::with(|node| {
             let attempt = lock::acquire(record, lease, self.ask, now, &mut node.tokens);
             match attempt {
-                Ok(Attempt::Denied { .. }) => node.metrics.denied += 1,
+                Ok(Attempt::Denied { .. }) => {}
                 Ok(Attempt::Granted(Grant { entry: Entry::First, .. })) => node.metrics.granted += 1,
                 Ok(Attempt::Granted(Grant { entry: Entry::Again, .. })) => node.metrics.reentered += 1,
                 Err(_) => {}
@@ -90,25 +105,38 @@ impl<'a> Acquire<'a> {
             attempt
         });
         match attempt.map_err(Refusal::Exhausted)? {
-            Attempt::Denied { token } => Ok(Reply { holds: 0, ttl: lease.left(now), token }),
+            Attempt::Denied { token } => self.wait(ctx, key, lease, token, now),
             Attempt::Granted(grant) => {
                 key.write(self.owner, grant.writes);
                 leases::record(ctx, self.key, grant.lease, now);
-                if grant.entry == Entry::First {
-                    ctx.notify(c"lock.acquired", self.key);
+                match grant.entry {
+                    Entry::First => ctx.notify(c"lock.acquired", self.key),
+                    Entry::Again => waiting::confirm(ctx, self.key, self.owner),
                 }
-                Ok(Reply { holds: grant.holds, ttl: grant.lease.left(now), token: grant.token })
+                let ttl = grant.lease.left(now);
+                Ok(Reply::Now(Standing { holds: grant.holds, ttl, token: grant.token }))
             }
         }
     }
-}
 
-impl Reply {
-    fn send(&self, ctx: Context<'_>) {
-        // Counts and tokens stay below 2⁵³.
-        ctx.reply_array(3);
-        ctx.reply_integer(self.holds.cast_signed());
-        ctx.reply_integer(self.ttl);
-        ctx.reply_integer(self.token.cast_signed());
+    /// Waits for a lock that somebody else holds, if it wants to and may.
+    fn wait(
+        &self,
+        ctx: Context<'_>,
+        key: LockKey<'_>,
+        lease: Lease,
+        token: u64,
+        now: WallMs,
+    ) -> Result<Reply, Refusal> {
+        drop(key);
+        if let Some(timeout) = self.block
+            && waiting::join(ctx, self.key, self.owner, self.ask, timeout)? == Joined::InLine
+        {
+            // The holder may be Redisson's, of whom nobody knew.
+            leases::record(ctx, self.key, lease, now);
+            return Ok(Reply::Later);
+        }
+        node::with(|node| node.metrics.denied += 1);
+        Ok(Reply::Now(Standing { holds: 0, ttl: lease.left(now), token }))
     }
 }

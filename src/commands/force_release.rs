@@ -1,11 +1,14 @@
 //! `LOCK.FORCERELEASE`
 
+use crate::leases;
 use crate::lock::Record;
 use crate::lock_hash::Detail;
 use crate::lock_key::LockKey;
 use crate::refusal::Refusal;
 use crate::server::{Arg, ArgKind, Args, Command, Context, KeyUse, ServerStr, Spec};
+use crate::turn;
 use crate::unlocks::Cause;
+use crate::waiting;
 
 /// `LOCK.FORCERELEASE key`
 ///
@@ -40,6 +43,7 @@ impl Command for ForceRelease<'_> {
             Ok(Reply::WasFree) => ctx.reply_integer(0),
             Err(refusal) => refusal.reply(ctx),
         }
+        turn::settle(ctx);
     }
 }
 
@@ -51,12 +55,15 @@ impl<'a> ForceRelease<'a> {
 
     fn apply(&self, ctx: Context<'_>) -> Result<Reply, Refusal> {
         let key = LockKey::open(ctx, self.key)?;
-        match key.record(None, Detail::NoToken)? {
-            Record::Free { .. } => Ok(Reply::WasFree),
+        let reply = match key.record(None, Detail::NoToken)? {
+            Record::Free { .. } => Reply::WasFree,
             Record::Mine { .. } | Record::Other { .. } => {
-                key.delete(Cause::Forced);
-                Ok(Reply::WasHeld)
+                key.delete();
+                leases::gone(ctx, self.key, Cause::Forced);
+                Reply::WasHeld
             }
-        }
+        };
+        waiting::serve_if_freed(ctx, self.key);
+        Ok(reply)
     }
 }

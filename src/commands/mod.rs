@@ -7,7 +7,6 @@ mod options;
 mod release;
 mod renew;
 
-use crate::lock::WallMs;
 use crate::server::{Context, register_command};
 
 /// Registers all commands; `false` where the server refuses one.
@@ -17,9 +16,4 @@ pub fn register_all(ctx: Context<'_>) -> bool {
         && register_command::<release::Release<'_>>(ctx)
         && register_command::<force_release::ForceRelease<'_>>(ctx)
         && register_command::<info::Info<'_>>(ctx)
-}
-
-/// The wall clock by which a command's leases begin.
-fn wall_clock(ctx: Context<'_>) -> WallMs {
-    WallMs(ctx.wall_clock_us() / 1000)
 }

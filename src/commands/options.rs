@@ -1,6 +1,6 @@
 //! Parsing what several commands have in common.
 
-use crate::lock::{MAX_HOLDS, MAX_TOKEN, TokenCounter, check_owner};
+use crate::lock::{MAX_HOLDS, MAX_TIMEOUT, MAX_TOKEN, TokenCounter, check_owner};
 use crate::node;
 use crate::refusal::Refusal;
 use crate::server::{Context, ServerStr};
@@ -22,6 +22,8 @@ pub fn ttl(arg: ServerStr<'_>) -> Result<u64, Refusal> {
 pub struct Options<'a> {
     holds: Option<ServerStr<'a>>,
     token: Option<ServerStr<'a>>,
+    block: Option<ServerStr<'a>>,
+    waiters: Option<ServerStr<'a>>,
 }
 
 /// An option that a command may take.
@@ -31,6 +33,10 @@ pub enum Known {
     Holds,
     /// `TOKEN t`
     Token,
+    /// `BLOCK timeout`
+    Block,
+    /// `WAITERS count`
+    Waiters,
 }
 
 impl<'a> Options<'a> {
@@ -47,6 +53,10 @@ impl<'a> Options<'a> {
                 (Known::Holds, &mut options.holds)
             } else if name.eq_ignore_ascii_case(b"TOKEN") {
                 (Known::Token, &mut options.token)
+            } else if name.eq_ignore_ascii_case(b"BLOCK") {
+                (Known::Block, &mut options.block)
+            } else if name.eq_ignore_ascii_case(b"WAITERS") {
+                (Known::Waiters, &mut options.waiters)
             } else {
                 return Err(Refusal::Syntax);
             };
@@ -60,6 +70,16 @@ impl<'a> Options<'a> {
     /// `HOLDS n`, at least `min`.
     pub fn holds(&self, min: u64) -> Result<Option<u64>, Refusal> {
         self.holds.map(|arg| integer(arg, min, MAX_HOLDS).ok_or(Refusal::Holds { min })).transpose()
+    }
+
+    /// `BLOCK timeout`, in milliseconds.
+    pub fn block(&self) -> Result<Option<u64>, Refusal> {
+        self.block.map(|arg| integer(arg, 0, MAX_TIMEOUT).ok_or(Refusal::Timeout)).transpose()
+    }
+
+    /// `WAITERS count`
+    pub fn waiters(&self) -> Result<Option<u64>, Refusal> {
+        self.waiters.map(|arg| integer(arg, 0, MAX_TIMEOUT).ok_or(Refusal::Waiters)).transpose()
     }
 
     /// `TOKEN t`, at most a day ahead of the node's clock; 0 where it is absent.

@@ -1,17 +1,21 @@
 //! `LOCK.RELEASE`
 
 use super::options::{self, Known, Options};
-use crate::lock::{self, Released};
+use crate::leases;
+use crate::lock::{self, Record, Released};
 use crate::lock_hash::Detail;
 use crate::lock_key::LockKey;
 use crate::refusal::Refusal;
 use crate::server::{Arg, ArgKind, Args, Command, Context, KeyUse, ServerStr, Spec};
+use crate::turn;
 use crate::unlocks::Cause;
+use crate::waiting;
 
 /// `LOCK.RELEASE key owner [HOLDS n]`
 ///
-/// Gives one hold back, or all down to `n`; the lease stays as it is. With the last hold the lock is free,
-/// and whoever waits for it is told.
+/// Gives one hold back, or all down to `n`; the lease stays as it is. With the last hold the lock is free: the
+/// first in line has it then, or, where nobody is, its subscribers are told. `HOLDS 0` also takes the owner's
+/// requests out of the line.
 ///
 /// Replies with the holds left (0: the lock is free), or null where `owner` does not hold it.
 pub struct Release<'a> {
@@ -42,6 +46,7 @@ impl Command for Release<'_> {
             Ok(None) => ctx.reply_null(),
             Err(refusal) => refusal.reply(ctx),
         }
+        turn::settle(ctx);
     }
 }
 
@@ -54,20 +59,36 @@ impl<'a> Release<'a> {
 
     fn apply(&self, ctx: Context<'_>) -> Result<Option<u64>, Refusal> {
         let key = LockKey::open(ctx, self.key)?;
-        match lock::release(key.record(Some(self.owner), Detail::NoToken)?, self.keep) {
-            Released::NotHeld => Ok(None),
+        let record = key.record(Some(self.owner), Detail::NoToken)?;
+        if self.keep == Some(0) {
+            let withdrawn = waiting::withdraw(ctx, self.key, self.owner);
+            let left = self.give_back(ctx, key, record);
+            withdrawn.deny(ctx, self.key);
+            Ok(left)
+        } else {
+            waiting::confirm(ctx, self.key, self.owner);
+            Ok(self.give_back(ctx, key, record))
+        }
+    }
+
+    fn give_back(&self, ctx: Context<'_>, key: LockKey<'_>, record: Record) -> Option<u64> {
+        let left = match lock::release(record, self.keep) {
+            Released::NotHeld => None,
             Released::Left => {
                 key.remove_owner(self.owner);
-                Ok(Some(0))
+                Some(0)
             }
             Released::Free => {
-                key.delete(Cause::Released);
-                Ok(Some(0))
+                key.delete();
+                leases::gone(ctx, self.key, Cause::Released);
+                Some(0)
             }
             Released::Kept { holds, writes } => {
                 key.write(self.owner, writes);
-                Ok(Some(holds))
+                Some(holds)
             }
-        }
+        };
+        waiting::serve_if_freed(ctx, self.key);
+        left
     }
 }

@@ -1,7 +1,6 @@
 //! `LOCK.RENEW`
 
 use super::options::{self, Known, Options};
-use super::wall_clock;
 use crate::leases;
 use crate::lock::{self, Lease};
 use crate::lock_hash::Detail;
@@ -9,6 +8,8 @@ use crate::lock_key::LockKey;
 use crate::node;
 use crate::refusal::Refusal;
 use crate::server::{Arg, ArgKind, Args, Command, Context, KeyUse, ServerStr, Spec};
+use crate::turn;
+use crate::waiting::{self, wall_clock};
 
 /// `LOCK.RENEW key owner ttl [TOKEN t]`
 ///
@@ -51,6 +52,7 @@ impl Command for Renew<'_> {
             Ok(Reply::NotHeld) => ctx.reply_integer(0),
             Err(refusal) => refusal.reply(ctx),
         }
+        turn::settle(ctx);
     }
 }
 
@@ -76,7 +78,12 @@ impl<'a> Renew<'a> {
             node.metrics.renewed += u64::from(writes.is_some());
             writes
         });
-        let Some(writes) = writes else { return Ok(Reply::NotHeld) };
+        let Some(writes) = writes else {
+            drop(key);
+            waiting::serve_if_freed(ctx, self.key);
+            return Ok(Reply::NotHeld);
+        };
+        waiting::confirm(ctx, self.key, self.owner);
         key.write(self.owner, writes);
         leases::record(ctx, self.key, writes.lease_end.map_or(lease, Lease::Until), now);
         if writes.lease_end.is_some() {

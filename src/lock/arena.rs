@@ -115,6 +115,14 @@ impl<T> Arena<T> {
         }
     }
 
+    /// A value, to change it.
+    pub fn get_mut(&mut self, id: u32) -> Option<&mut T> {
+        match &mut self.places[id] {
+            Place::Taken(value) => Some(value),
+            Place::Free(_) => None,
+        }
+    }
+
     /// All values.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.places.0.iter().flat_map(|chunk| chunk.iter()).filter_map(|place| match place {

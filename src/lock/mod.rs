@@ -5,7 +5,11 @@
 //! lease ends.
 
 mod arena;
+mod chain;
 mod decide;
+mod index;
+mod line;
+mod name;
 mod owner;
 mod record;
 mod table;
@@ -14,6 +18,7 @@ mod token;
 mod wheel;
 
 pub use decide::{Ask, Attempt, Entry, Exhausted, Grant, Released, Writes, acquire, release, renew};
+pub use line::{Lines, Newcomer, Ticket};
 pub use owner::{BadOwner, MODE_FIELD, TOKEN_FIELD, check_owner, is_redisson, is_reserved};
 pub use record::{LockHash, NotALock, Record};
 pub use table::{LeaseTable, TrackedLock};
@@ -22,3 +27,6 @@ pub use token::{MAX_TOKEN, TokenCounter};
 
 /// The largest hold count: the largest integer that a double (JSON, Lua, JavaScript) carries exactly.
 pub const MAX_HOLDS: u64 = (1 << 53) - 1;
+
+/// The longest time-out of a wait, in milliseconds, and the most waiters to be told of: as large.
+pub const MAX_TIMEOUT: u64 = (1 << 53) - 1;

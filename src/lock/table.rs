@@ -7,12 +7,10 @@ use std::hash::BuildHasher;
 
 use super::MonotonicMs;
 use super::arena::Arena;
+use super::index::Index;
+use super::name::PackedKey;
 use super::wheel::Wheel;
-use hashbrown::{DefaultHashBuilder, HashTable, hash_table};
-
-/// The index is split so that none of its parts stalls the server for long when it grows: with a
-/// million locks, a part holds four thousand.
-const PARTS: usize = 256;
+use hashbrown::{DefaultHashBuilder, hash_table};
 
 /// Slack memory is given back when no more locks than this are left: to move more would take too long.
 const SMALL: usize = 1024;
@@ -29,24 +27,13 @@ pub struct TrackedLock {
 }
 
 /// All locks held through the module on this node.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct LeaseTable {
-    parts: Box<[HashTable<u32>]>,
+    index: Index,
     hasher: DefaultHashBuilder,
     /// The locks, by the ids under which the wheel has their leases.
     keys: Arena<PackedKey>,
     wheel: Wheel,
-}
-
-impl Default for LeaseTable {
-    fn default() -> Self {
-        Self {
-            parts: (0..PARTS).map(|_| HashTable::new()).collect(),
-            hasher: DefaultHashBuilder::default(),
-            keys: Arena::default(),
-            wheel: Wheel::default(),
-        }
-    }
 }
 
 impl LeaseTable {
@@ -87,8 +74,7 @@ impl LeaseTable {
         }
         let hash = self.hash(db, name);
         let keys = &self.keys;
-        let found = self.parts[part(hash)].find_entry(hash, |id| is(keys.get(*id), db, name)).ok()?;
-        let (id, _) = found.remove();
+        let id = self.index.remove(hash, |id| names(keys.get(id), db, name))?;
         let lock = self.lock(id)?;
         self.wheel.park(id);
         self.keys.remove(id);
@@ -146,16 +132,16 @@ impl LeaseTable {
 
     fn find(&self, db: u32, name: &[u8]) -> Option<u32> {
         let hash = self.hash(db, name);
-        self.parts[part(hash)].find(hash, |id| is(self.keys.get(*id), db, name)).copied()
+        self.index.find(hash, |id| names(self.keys.get(id), db, name))
     }
 
     fn find_or_insert(&mut self, db: u32, name: &[u8]) -> u32 {
         let hash = self.hash(db, name);
         let (keys, hasher) = (&self.keys, &self.hasher);
-        let found = self.parts[part(hash)].entry(
+        let found = self.index.entry(
             hash,
-            |id| is(keys.get(*id), db, name),
-            |id| hasher.hash_one(keys.get(*id).map(PackedKey::unpack).unwrap_or_default()),
+            |id| names(keys.get(id), db, name),
+            |id| hasher.hash_one(keys.get(id).map(PackedKey::unpack).unwrap_or_default()),
         );
         match found {
             hash_table::Entry::Occupied(found) => *found.get(),
@@ -194,42 +180,9 @@ impl LeaseTable {
     }
 }
 
-fn part(hash: u64) -> usize {
-    // The table inside a part uses the lowest and the highest bits.
-    (hash >> 32) as usize % PARTS
-}
-
-fn is(key: Option<&PackedKey>, db: u32, name: &[u8]) -> bool {
+/// Is this the key of that lock?
+fn names(key: Option<&PackedKey>, db: u32, name: &[u8]) -> bool {
     key.is_some_and(|key| key.unpack() == (db, name))
-}
-
-/// A lock's database and name, in one allocation: the number's low seven bits and whether more follow, and
-/// so on; then the name.
-#[derive(Debug)]
-struct PackedKey(Box<[u8]>);
-
-impl PackedKey {
-    fn new(mut db: u32, name: &[u8]) -> Self {
-        let mut packed = Vec::with_capacity(name.len() + 1);
-        while db > 0x7f {
-            packed.push(db as u8 | 0x80);
-            db >>= 7;
-        }
-        packed.push(db as u8);
-        packed.extend_from_slice(name);
-        Self(packed.into())
-    }
-
-    fn unpack(&self) -> (u32, &[u8]) {
-        let mut db = 0;
-        for (index, byte) in self.0.iter().enumerate() {
-            db |= u32::from(byte & 0x7f) << (7 * index);
-            if byte & 0x80 == 0 {
-                return (db, &self.0[index + 1..]);
-            }
-        }
-        (db, &[])
-    }
 }
 
 #[cfg(test)]
@@ -326,17 +279,6 @@ mod tests {
                 let first = waiting.filter_map(|(_, end)| *end).min();
                 prop_assert_eq!(table.next_wake().is_some(), first.is_some());
                 prop_assert!(table.next_wake().map(|wake| wake.0) <= first.map(|end| end.max(now)));
-            }
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn a_packed_key_unpacks(db in prop_oneof![0..3_u32, any::<u32>()], name in prop::collection::vec(any::<u8>(), 0..20)) {
-            let key = PackedKey::new(db, &name);
-            prop_assert_eq!(key.unpack(), (db, &*name));
-            if db < 128 {
-                prop_assert_eq!(key.0.len(), name.len() + 1);
             }
         }
     }

@@ -20,6 +20,11 @@ impl MonotonicMs {
     pub fn plus(self, ms: u64) -> Self {
         Self(self.0.saturating_add(ms))
     }
+
+    /// The milliseconds that have passed since an earlier point.
+    pub fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
 }
 
 /// When a lock's lease ends, by the TTL of its key.

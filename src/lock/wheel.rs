@@ -130,6 +130,9 @@ impl Wheel {
 
     /// When [`Wheel::pop_due`] has to be called next, at the latest.
     pub fn next_wake(&self) -> Option<MonotonicMs> {
+        if self.scheduled == 0 {
+            return None;
+        }
         self.earliest_slot().map(|(_, _, start)| MonotonicMs(start))
     }
 

@@ -35,9 +35,9 @@ thread_local! {
 }
 
 impl Context<'_> {
-    /// May somebody hear what is propagated?
+    /// Must what was done be propagated? Outside a command always: there is no other way to count a change.
     pub fn has_audience(self) -> bool {
-        AUDIENCE.get() != Audience::None
+        AUDIENCE.get() != Audience::None || !self.is_command()
     }
 
     /// May a replica hear what is propagated?

@@ -131,16 +131,20 @@ unsafe extern "C" fn on_command<C: Command>(
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    // SAFETY: the server passes this callback's context.
-    let ctx = unsafe { Context::new(ctx) };
-    let count = usize::try_from(argc).unwrap_or(0).saturating_sub(1);
-    // SAFETY: the server passes `argc` live strings, none of them null, the command's name first; a
-    // ServerStr is transparent over such a pointer.
-    let args = unsafe { std::slice::from_raw_parts(argv.add(1).cast_const().cast::<ServerStr<'_>>(), count) };
-    if guarded(|| C::run(ctx, Args(args))).is_none() {
+    // SAFETY: the server passes this callback's context and its arguments.
+    let (ctx, args) = unsafe { (Context::of_command(ctx), args_of(argv, argc)) };
+    if guarded(|| C::run(ctx, args)).is_none() {
         ctx.reply_error(c"ERR the lock module has a bug, see the server's output; please report it");
     }
     raw::REDISMODULE_OK as c_int
+}
+
+/// # Safety
+/// `argv` holds `argc` strings that live for `'a`, none of them null, the command's name first.
+pub(super) unsafe fn args_of<'a>(argv: *mut *mut raw::RedisModuleString, argc: c_int) -> Args<'a> {
+    let count = usize::try_from(argc).unwrap_or(0).saturating_sub(1);
+    // SAFETY: by the caller's word; a ServerStr is transparent over such a pointer.
+    Args(unsafe { std::slice::from_raw_parts(argv.add(1).cast_const().cast::<ServerStr<'_>>(), count) })
 }
 
 /// Tells the server what it answers to COMMAND. The server copies all of it.

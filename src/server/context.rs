@@ -18,10 +18,18 @@ pub enum Publication {
     Sharded,
 }
 
+/// Where a callback runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Command,
+    Elsewhere,
+}
+
 /// What the server hands to a callback, valid while that runs.
 #[derive(Clone, Copy)]
 pub struct Context<'c> {
     raw: *mut raw::RedisModuleCtx,
+    place: Place,
     call: PhantomData<&'c raw::RedisModuleCtx>,
 }
 
@@ -29,7 +37,18 @@ impl<'c> Context<'c> {
     /// # Safety
     /// `raw` is the context of a callback that runs for `'c`.
     pub(super) unsafe fn new(raw: *mut raw::RedisModuleCtx) -> Self {
-        Self { raw, call: PhantomData }
+        Self { raw, place: Place::Elsewhere, call: PhantomData }
+    }
+
+    /// # Safety
+    /// `raw` is the context of a command that runs for `'c`.
+    pub(super) unsafe fn of_command(raw: *mut raw::RedisModuleCtx) -> Self {
+        Self { raw, place: Place::Command, call: PhantomData }
+    }
+
+    /// Is this the context of a command?
+    pub fn is_command(self) -> bool {
+        self.place == Place::Command
     }
 
     pub(super) fn as_ptr(self) -> *mut raw::RedisModuleCtx {
@@ -72,9 +91,10 @@ impl<'c> Context<'c> {
     }
 
     /// Opens an array; its elements are the replies that follow.
-    pub fn reply_array(self, elements: u16) {
+    pub fn reply_array(self, elements: usize) {
+        let elements = c_long::try_from(elements).unwrap_or(c_long::MAX);
         // SAFETY: Presence, Liveness.
-        unsafe { present(raw::RedisModule_ReplyWithArray)(self.raw, c_long::from(elements)) };
+        unsafe { present(raw::RedisModule_ReplyWithArray)(self.raw, elements) };
     }
 
     /// Opens a map (with RESP2 a flat array); its keys and values are the replies that follow.
@@ -171,17 +191,20 @@ impl<'c> Context<'c> {
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_CLUSTER)
     }
 
+    /// May the client of this command be kept waiting? Not in a transaction, a script, or wherever blocking is
+    /// denied.
+    pub fn may_block(self) -> bool {
+        const DENIED: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI
+            | raw::REDISMODULE_CTX_FLAGS_LUA
+            | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING;
+        !self.has_flag(DENIED)
+    }
+
+    /// Is this flag set, or any of these?
     pub(super) fn has_flag(self, flag: u32) -> bool {
         // SAFETY: Presence, Liveness.
         let flags = unsafe { present(raw::RedisModule_GetContextFlags)(self.raw) };
         flags & flag as c_int != 0
-    }
-
-    /// Are writes paused (`CLIENT PAUSE`, a coordinated failover)? Outside a command, a write then ends
-    /// the server.
-    pub fn writes_paused(self) -> bool {
-        // SAFETY: Presence (where it is absent, the server knows no such pause).
-        unsafe { raw::RedisModule_AvoidReplicaTraffic.is_some_and(|paused| paused() != 0) }
     }
 
     /// The wall clock in microseconds since the Unix epoch, as of the start of the present command: by

@@ -103,6 +103,8 @@ pub(super) fn missing_functions() -> Vec<&'static str> {
     // SAFETY: the pointers are written once, before this, on this thread.
     let functions = unsafe {
         [
+            probe("BlockClientOnKeys", raw::RedisModule_BlockClientOnKeys),
+            probe("Call", raw::RedisModule_Call),
             probe("CloseKey", raw::RedisModule_CloseKey),
             probe("CreateCommand", raw::RedisModule_CreateCommand),
             probe("CreateString", raw::RedisModule_CreateString),
@@ -110,9 +112,11 @@ pub(super) fn missing_functions() -> Vec<&'static str> {
             probe("CreateTimer", raw::RedisModule_CreateTimer),
             probe("DeleteKey", raw::RedisModule_DeleteKey),
             probe("Free", raw::RedisModule_Free),
+            probe("FreeCallReply", raw::RedisModule_FreeCallReply),
             probe("FreeServerInfo", raw::RedisModule_FreeServerInfo),
             probe("FreeString", raw::RedisModule_FreeString),
             probe("GetAbsExpire", raw::RedisModule_GetAbsExpire),
+            probe("GetBlockedClientPrivateData", raw::RedisModule_GetBlockedClientPrivateData),
             probe("GetCommand", raw::RedisModule_GetCommand),
             probe("GetCommandKeys", raw::RedisModule_GetCommandKeys),
             probe("GetContextFlags", raw::RedisModule_GetContextFlags),
@@ -150,6 +154,7 @@ pub(super) fn missing_functions() -> Vec<&'static str> {
             probe("ServerInfoGetFieldSigned", raw::RedisModule_ServerInfoGetFieldSigned),
             probe("SetAbsExpire", raw::RedisModule_SetAbsExpire),
             probe("SetCommandInfo", raw::RedisModule_SetCommandInfo),
+            probe("SetDisconnectCallback", raw::RedisModule_SetDisconnectCallback),
             probe("SetModuleOptions", raw::RedisModule_SetModuleOptions),
             probe("SignalModifiedKey", raw::RedisModule_SignalModifiedKey),
             probe("StopTimer", raw::RedisModule_StopTimer),
@@ -157,6 +162,7 @@ pub(super) fn missing_functions() -> Vec<&'static str> {
             probe("StringToLongLong", raw::RedisModule_StringToLongLong),
             probe("SubscribeToKeyspaceEvents", raw::RedisModule_SubscribeToKeyspaceEvents),
             probe("SubscribeToServerEvent", raw::RedisModule_SubscribeToServerEvent),
+            probe("UnblockClient", raw::RedisModule_UnblockClient),
             probe("ValueLength", raw::RedisModule_ValueLength),
             probe("WrongArity", raw::RedisModule_WrongArity),
         ]

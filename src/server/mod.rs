@@ -20,12 +20,15 @@ mod context;
 mod events;
 mod guard;
 mod info;
+mod job;
 mod key;
 mod load;
 mod present;
 mod scan;
+mod seat;
 mod string;
 mod timer;
+mod writable;
 
 pub use command::{Arg, ArgKind, Args, Command, KeyUse, Spec, register_command};
 pub use config::{
@@ -34,8 +37,10 @@ pub use config::{
 pub use context::{Context, Publication};
 pub use events::{KeyspaceEvent, Observer, ServerEvent, observe};
 pub use info::{InfoSection, InfoSource, register_info};
+pub use job::{Job, after_this};
 pub use key::{Access, FieldValue, Key};
 pub use load::{LoadArgs, LoadContext, Loader, Verdict, on_load, on_unload};
 pub use scan::for_each_hash;
+pub use seat::{Blocked, Waiting};
 pub use string::{ServerStr, ServerString};
 pub use timer::{Alarm, Timer};

@@ -1,0 +1,17 @@
+//! The waiting line: who gets a lock that becomes free, when, and in what order.
+
+mod asking;
+mod cases;
+mod config;
+mod foreign;
+mod handoff;
+mod info;
+mod leaving;
+mod overtaking;
+mod pauses;
+mod propagation;
+mod redisson;
+mod roles;
+mod same_turn;
+mod telling;
+mod waiter;
