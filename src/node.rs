@@ -78,6 +78,13 @@ pub struct Handoff {
     pub recipients: Vec<Recipient>,
 }
 
+impl Handoff {
+    /// Are all there who are to be told?
+    pub fn is_complete(&self) -> bool {
+        self.recipients.iter().all(|to| to.client.is_there())
+    }
+}
+
 /// A request that was granted.
 #[derive(Debug)]
 pub struct Recipient {

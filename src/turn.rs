@@ -5,8 +5,8 @@
 
 use crate::leases;
 use crate::lock::MonotonicMs;
-use crate::node::{self, Role, Timers, Turn};
-use crate::server::{Alarm, Context, Job, ServerString, Timer, after_this};
+use crate::node::{self, Role, Timers, Topology, Turn};
+use crate::server::{Alarm, Context, Job, ServerStr, ServerString, Timer, after_this};
 use crate::unlocks;
 use crate::waiting::{self, Served};
 
@@ -145,40 +145,46 @@ impl Alarm for EndOfTurn {
 
 /// Does a round of what had to wait for the end of the turn.
 fn catch_up(ctx: Context<'_>) -> Served {
-    if serve_freed(ctx) == Served::Barred {
-        return Served::Barred;
-    }
     for _ in 0..ROUND {
         if let Some(channel) = node::with(|node| node.turn.unheard.pop_front()) {
             unlocks::relay(ctx, &channel);
         } else if let Some(lock) = node::with(|node| node.turn.flushed.pop_front()) {
             unlocks::announce_if_free(ctx, &lock);
-        } else if let Some(place) = node::with(|node| node.turn.sweep) {
-            if sweep_on(ctx, place) == Served::Barred {
-                return Served::Barred;
-            }
         } else {
             break;
         }
     }
-    Served::Done
+    let mut served = serve_freed(ctx);
+    for _ in 0..ROUND {
+        let Some(place) = node::with(|node| node.turn.sweep).filter(|_| served == Served::Done) else {
+            break;
+        };
+        served = sweep_on(ctx, place);
+    }
+    served
 }
 
 /// Serves the lines for locks that became free while somebody waited for them.
 fn serve_freed(ctx: Context<'_>) -> Served {
-    for _ in 0..ROUND {
-        let Some(lock) = node::with(|node| node.turn.freed.first().cloned()) else { break };
-        let served = if ctx.select(lock.db) {
-            waiting::serve(ctx, ServerString::new(&lock.name).as_str())
-        } else {
-            Served::Done
-        };
-        if served == Served::Barred {
-            return Served::Barred;
+    let (locks, topology) =
+        node::with(|node| (node.turn.freed.iter().take(ROUND).cloned().collect::<Vec<_>>(), node.topology));
+    let mut outcome = Served::Done;
+    for lock in locks {
+        let served = serve_one(ctx, lock.db, ServerString::new(&lock.name).as_str());
+        match (served, topology) {
+            (Served::Done, _) => node::with(|node| {
+                node.turn.freed.remove(&lock);
+            }),
+            (Served::Barred, Topology::Standalone) => return Served::Barred,
+            // The slot of this one may have left; the others need not wait for that.
+            (Served::Barred, Topology::Cluster) => outcome = Served::Barred,
         }
-        node::with(|node| node.turn.freed.remove(&lock));
     }
-    Served::Done
+    outcome
+}
+
+fn serve_one(ctx: Context<'_>, db: u32, name: ServerStr<'_>) -> Served {
+    if ctx.select(db) { waiting::serve(ctx, name) } else { Served::Done }
 }
 
 /// Serves the next line of a sweep over all.
@@ -191,7 +197,7 @@ fn sweep_on(ctx: Context<'_>, place: u32) -> Served {
         node::with(|node| node.turn.sweep = None);
         return Served::Done;
     };
-    let served = if ctx.select(db) { waiting::serve(ctx, name.as_str()) } else { Served::Done };
+    let served = serve_one(ctx, db, name.as_str());
     if served == Served::Done {
         node::with(|node| node.turn.sweep = node.turn.sweep.map(|_| next));
     }

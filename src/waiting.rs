@@ -341,8 +341,8 @@ pub fn time_out(ctx: Context<'_>, ticket: Ticket) {
 /// this and the sending of the replies.
 pub fn deliver(ctx: Context<'_>) {
     // To take a lock back hands it to the next, who may be gone as well.
-    while let Some((lock, handoff)) = node::with(|node| node.turn.handoffs.pop_first()) {
-        if handoff.recipients.iter().all(|to| to.client.is_there()) {
+    while let Some((lock, handoff)) = node::with(|node| next_handoff(node, ctx)) {
+        if handoff.is_complete() {
             node::with(|node| confirm_handoff(node, handoff));
         } else {
             take_back(ctx, &lock, handoff);
@@ -351,6 +351,16 @@ pub fn deliver(ctx: Context<'_>) {
     for (client, answer) in node::with(|node| std::mem::take(&mut node.turn.answers)) {
         client.resume(answer);
     }
+}
+
+/// While writes are paused, nothing can be taken back.
+fn next_handoff(node: &mut Node, ctx: Context<'_>) -> Option<(LockName, Handoff)> {
+    if !ctx.writes_paused() {
+        return node.turn.handoffs.pop_first();
+    }
+    let (lock, _) = node.turn.handoffs.iter().find(|(_, handoff)| handoff.is_complete())?;
+    let lock = lock.clone();
+    node.turn.handoffs.remove_entry(&lock)
 }
 
 /// Some who were granted a lock have gone without having been told: takes back what they got, and no more.

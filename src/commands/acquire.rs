@@ -77,13 +77,16 @@ impl<'a> Acquire<'a> {
     }
 
     fn apply(&self, ctx: Context<'_>) -> Result<Reply, Refusal> {
-        if waiting::stands(ctx, self.key) {
-            // Who is in line comes first.
-            waiting::serve(ctx, self.key);
-        }
         let now = wall_clock(ctx);
-        let key = LockKey::open(ctx, self.key)?;
-        let record = key.record(Some(self.owner), Detail::All)?;
+        let mut key = LockKey::open(ctx, self.key)?;
+        let mut record = key.record(Some(self.owner), Detail::All)?;
+        if matches!(record, Record::Free { .. }) && waiting::stands(ctx, self.key) {
+            // Who is in line comes first.
+            drop(key);
+            waiting::serve(ctx, self.key);
+            key = LockKey::open(ctx, self.key)?;
+            record = key.record(Some(self.owner), Detail::All)?;
+        }
         let lease = match record {
             // A transaction may pause writes itself and go on. Then the server hides an expired key, but
             // does not reap it, and a write to such a key would end the process.

@@ -25,10 +25,10 @@ fn command_info(con: &mut Connection, name: &str) -> Vec<Value> {
 fn command_info_tells_arity_flags_and_key() {
     let (server, mut con) = start();
     for (name, arity, flags) in [
-        ("lock.acquire", -4, &["write", "denyoom", "fast"][..]),
+        ("lock.acquire", -4, &["write", "denyoom", "fast", "blocking"][..]),
         ("lock.renew", -4, &["write", "fast"]),
         ("lock.release", -3, &["write", "fast"]),
-        ("lock.info", 2, &["readonly", "fast"]),
+        ("lock.info", -2, &["readonly", "fast"]),
         ("lock.forcerelease", 2, &["write", "fast"]),
     ] {
         let info = command_info(&mut con, name);
@@ -118,11 +118,18 @@ fn command_docs_document_every_argument() {
     for (name, expected) in [
         (
             "lock.acquire",
-            &["key:key", "owner:string", "ttl:integer", "HOLDS holds:integer?", "TOKEN token:integer?"][..],
+            &[
+                "key:key",
+                "owner:string",
+                "ttl:integer",
+                "HOLDS holds:integer?",
+                "TOKEN token:integer?",
+                "BLOCK timeout:integer?",
+            ][..],
         ),
         ("lock.renew", &["key:key", "owner:string", "ttl:integer", "TOKEN token:integer?"]),
         ("lock.release", &["key:key", "owner:string", "HOLDS holds:integer?"]),
-        ("lock.info", &["key:key"]),
+        ("lock.info", &["key:key", "WAITERS count:integer?"]),
         ("lock.forcerelease", &["key:key"]),
     ] {
         assert_eq!(arguments(&docs(&mut con, name)), expected, "{name}");

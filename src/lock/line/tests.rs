@@ -1,6 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 use proptest::sample::Index as Pick;
+use std::collections::BTreeSet;
 
 mod handoff;
 
@@ -123,12 +124,14 @@ impl Pair {
             assert!(lines.get(*ticket).is_none());
             assert_eq!((lines.owner(*ticket), lines.lock(*ticket)), (None, None));
         }
-        let mut swept = sweep(lines);
-        swept.sort_unstable();
-        let mut locks: Vec<_> = model.iter().map(|known| known.lock).collect();
-        locks.sort_unstable();
-        locks.dedup();
-        assert_eq!(swept, locks);
+        let locks: BTreeSet<_> = model.iter().map(|known| known.lock).collect();
+        let swept = sweep(lines);
+        assert_eq!(swept.len(), locks.len());
+        assert_eq!(swept.into_iter().collect::<BTreeSet<_>>(), locks);
+        // Nothing is kept of a line or an owner that has gone.
+        assert_eq!((lines.lines.len(), lines.by_name.len()), (locks.len(), locks.len()));
+        let groups = model.iter().map(|known| (known.lock, known.owner)).collect::<BTreeSet<_>>().len();
+        assert_eq!((lines.groups.len(), lines.by_owner.len()), (groups, groups));
     }
 
     fn check_line(&self, db: u32, name: &[u8]) {
@@ -253,6 +256,19 @@ fn the_first_of_a_crowd_of_one_owner_comes_first() {
     for ticket in tickets {
         assert_eq!(lines.first(0, &name), Some(ticket));
         assert_eq!(lines.first_of(0, &name, &owner), Some(ticket));
+        assert!(lines.leave(ticket).is_some());
+    }
+    assert_empty_and_small(&lines);
+}
+
+#[test]
+fn lines_of_one_name_and_one_owner_are_told_apart_by_their_database() {
+    let mut lines = Lines::default();
+    let newcomer = |client| Newcomer { owner: b"x", ask: ask(1), deadline: None, client };
+    let tickets: Vec<_> = (0..100_000).map(|db| lines.join(db, b"a", newcomer(db), MonotonicMs(0))).collect();
+    for (db, ticket) in (0..).zip(tickets) {
+        assert_eq!((lines.len(db, b"a"), lines.first(db, b"a")), (1, Some(ticket)));
+        assert_eq!(lines.first_of(db, b"a", b"x"), Some(ticket));
         assert!(lines.leave(ticket).is_some());
     }
     assert_empty_and_small(&lines);

@@ -1,0 +1,242 @@
+//! Those who go in the very turn of the event loop in which they are granted the lock.
+
+use redis::{Connection, Value};
+use redis_lock_testkit::Server;
+
+use super::waiter::*;
+use crate::helpers::*;
+use crate::listener::{Listener, Message};
+
+/// What frees the lock in the tests below: a command of ours, and something else's.
+const FREEING: [&str; 2] = ["LOCK.RELEASE lock me", "DEL lock"];
+
+/// In one write the lock becomes free and something befalls `bob`, who is first in line. Asserts that `carol`
+/// has the lock then; `check` looks at what `bob` was told.
+#[track_caller]
+fn assert_passes_on(befall: impl Fn(&Waiter) -> String, check: impl Fn(&mut Waiter)) {
+    for free in FREEING {
+        let (_server, mut con, [mut bob, mut carol, mut dave]) = start_line(["bob", "carol", "dave"]);
+        let token = info(&mut con, "lock").token;
+        at_once(&mut con, &[free, &befall(&bob)]);
+        check(&mut bob);
+        carol.assert_has_lock(&mut con, "carol");
+        assert_held(&mut con, "lock", "carol");
+        assert!(info(&mut con, "lock").token > token);
+        assert_eq!(line(&mut con), ["dave"], "{free}");
+        release(&mut con, "lock", "carol");
+        dave.assert_has_lock(&mut con, "dave");
+        carol.assert_in_step();
+    }
+}
+
+#[test]
+fn who_is_killed_with_its_grant_passes_it_on() {
+    assert_passes_on(|bob| format!("CLIENT KILL ID {}", bob.id), Waiter::assert_hung_up);
+}
+
+#[test]
+fn who_is_unblocked_with_an_error_with_its_grant_passes_it_on() {
+    assert_passes_on(
+        |bob| format!("CLIENT UNBLOCK {} ERROR", bob.id),
+        |bob| {
+            assert!(bob.error().starts_with("UNBLOCKED "));
+            bob.assert_in_step();
+        },
+    );
+}
+
+#[test]
+fn who_is_unblocked_with_its_grant_passes_it_on() {
+    for form in ["", " TIMEOUT"] {
+        assert_passes_on(
+            |bob| format!("CLIENT UNBLOCK {}{form}", bob.id),
+            |bob| {
+                bob.denied();
+                bob.assert_in_step();
+            },
+        );
+    }
+}
+
+/// Whether it is told of the grant or that it was denied: it has asked for neither any more.
+fn assert_one_answer(bob: &mut Waiter) {
+    bob.answer();
+    bob.assert_in_step();
+}
+
+#[test]
+fn who_withdraws_with_its_grant_passes_it_on() {
+    assert_passes_on(|_| "LOCK.RELEASE lock bob HOLDS 0".to_owned(), assert_one_answer);
+}
+
+#[test]
+fn a_forced_release_in_the_turn_of_the_grant_passes_it_on() {
+    let (_server, mut con, [mut bob, mut carol]) = start_line(["bob", "carol"]);
+    let replies = at_once(&mut con, &["LOCK.RELEASE lock me", "LOCK.FORCERELEASE lock"]);
+    assert_eq!(replies, [Value::Int(0), Value::Int(1)]);
+    assert_one_answer(&mut bob);
+    carol.assert_has_lock(&mut con, "carol");
+    assert_eq!(line(&mut con), Vec::<String>::new());
+}
+
+#[test]
+fn a_release_of_the_new_owner_in_the_turn_of_its_grant_passes_it_on() {
+    let (_server, mut con, [mut bob, mut carol]) = start_line(["bob", "carol"]);
+    let replies = at_once(&mut con, &["LOCK.RELEASE lock me", "LOCK.RELEASE lock bob"]);
+    assert_eq!(replies, [Value::Int(0), Value::Int(0)]);
+    assert_one_answer(&mut bob);
+    carol.assert_has_lock(&mut con, "carol");
+}
+
+#[test]
+fn a_lock_deleted_again_in_the_turn_of_its_grant_is_passed_on() {
+    let (_server, mut con, [mut bob, mut carol, _dave]) = start_line(["bob", "carol", "dave"]);
+    at_once(&mut con, &["LOCK.RELEASE lock me", "DEL lock"]);
+    assert_one_answer(&mut bob);
+    carol.assert_has_lock(&mut con, "carol");
+    assert_eq!(line(&mut con), ["dave"]);
+}
+
+#[test]
+fn all_who_are_killed_with_their_grants_pass_them_on() {
+    for free in FREEING {
+        let (_server, mut con, [mut bob, mut carol, mut dave]) = start_line(["bob", "carol", "dave"]);
+        let (kill_bob, kill_carol) =
+            (format!("CLIENT KILL ID {}", bob.id), format!("CLIENT UNBLOCK {} ERROR", carol.id));
+        at_once(&mut con, &[free, &kill_bob, &kill_carol]);
+        bob.assert_hung_up();
+        assert!(carol.error().starts_with("UNBLOCKED "));
+        dave.assert_has_lock(&mut con, "dave");
+        carol.assert_in_step();
+    }
+}
+
+#[test]
+fn who_goes_in_the_transaction_that_frees_the_lock_passes_it_on() {
+    for befall in ["CLIENT KILL ID", "CLIENT UNBLOCK"] {
+        let (_server, mut con, [bob, mut carol]) = start_line(["bob", "carol"]);
+        let lines = ["MULTI", "LOCK.RELEASE lock me", &format!("{befall} {}", bob.id), "EXEC"];
+        at_once(&mut con, &lines);
+        carol.assert_has_lock(&mut con, "carol");
+    }
+}
+
+/// An owner with two requests in line: one of its clients is gone, the other is not.
+#[test]
+fn who_has_another_request_in_line_keeps_the_lock() {
+    let (_server, mut con, [mut one, mut carol, mut two]) = start_line(["bob", "carol", "bob"]);
+    at_once(&mut con, &["LOCK.RELEASE lock me", &format!("CLIENT KILL ID {}", one.id)]);
+    one.assert_hung_up();
+    let holder = info(&mut con, "lock").owner.expect("a holder");
+    // Its second request was answered as a re-entry, or stands in line by itself.
+    if holder == b"carol" {
+        carol.assert_has_lock(&mut con, "carol");
+        assert_eq!(line(&mut con), ["bob"]);
+        release(&mut con, "lock", "carol");
+    }
+    assert!(two.granted().holds >= 1);
+    assert!(info(&mut con, "lock").is_held_by("bob"));
+    two.assert_in_step();
+}
+
+#[test]
+fn the_last_in_line_who_goes_with_its_grant_leaves_a_free_lock() {
+    for befall in ["CLIENT KILL ID", "CLIENT UNBLOCK"] {
+        for free in FREEING {
+            let (server, mut con, [bob]) = start_line(["bob"]);
+            let mut listener = Listener::on(&server);
+            at_once(&mut con, &[free, &format!("{befall} {}", bob.id)]);
+            assert_eq!(listener.next(), Message::unlock("lock"), "{free}, {befall}");
+            assert_free(&mut con, "lock");
+            assert_eq!(listener.heard(), [], "{free}, {befall}");
+            assert_eq!(acquire(&mut con, "lock", "you", 30_000).holds, 1);
+        }
+    }
+}
+
+/// The server finds the release and the end of the connection at once, in either order.
+#[test]
+fn who_hangs_up_in_the_turn_of_its_grant_passes_it_on() {
+    type Act = fn(&mut Connection, Waiter);
+    fn send_release(con: &mut Connection) {
+        con.send_packed_command(&command("LOCK.RELEASE lock me").get_packed_command()).unwrap();
+    }
+    let orders: [Act; 2] = [
+        |con, bob| {
+            send_release(con);
+            drop(bob);
+        },
+        |con, bob| {
+            drop(bob);
+            send_release(con);
+        },
+    ];
+    let (server, mut con) = start();
+    for round in 0..20 {
+        let [bob, mut carol] = form_line(&server, &mut con, 30_000, ["bob", "carol"]);
+        server.freeze();
+        orders[round % 2](&mut con, bob);
+        server.thaw();
+        assert_eq!(con.recv_response(), Ok(Value::Int(0)));
+        carol.assert_has_lock(&mut con, "carol");
+        assert_eq!(line(&mut con), Vec::<String>::new());
+        release(&mut con, "lock", "carol");
+    }
+}
+
+/// The server's thread sleeps through the time-out, so that no timer comes first.
+#[test]
+fn who_is_granted_as_its_time_is_up_has_either_the_lock_or_not() {
+    for free in FREEING {
+        let (server, mut con) = start();
+        acquire(&mut con, "lock", "me", 30_000);
+        let mut bob = Waiter::join(&server, "LOCK.ACQUIRE lock bob 60000 BLOCK 500");
+        let mut carol = Waiter::join_for(&server, "carol");
+        at_once(&mut con, &["DEBUG SLEEP 0.7", free]);
+        let answer = bob.answer();
+        bob.assert_in_step();
+        let holder = if answer.holds == 1 { "bob" } else { "carol" };
+        assert_held(&mut con, "lock", holder);
+        if holder == "bob" {
+            assert_eq!(line(&mut con), ["carol"]);
+            release(&mut con, "lock", "bob");
+        }
+        carol.assert_has_lock(&mut con, "carol");
+    }
+}
+
+/// The lease of a grant is over before the server gets round to anything else.
+#[test]
+fn a_grant_whose_lease_has_ended_unnoticed_is_followed_by_the_next() {
+    let (server, mut con) = start();
+    acquire(&mut con, "lock", "me", 30_000);
+    let mut bob = Waiter::join(&server, "LOCK.ACQUIRE lock bob 10 BLOCK 0");
+    let mut carol = Waiter::join_for(&server, "carol");
+    at_once(&mut con, &["LOCK.RELEASE lock me", "DEBUG SLEEP 0.1"]);
+    assert_eq!(bob.granted().holds, 1);
+    carol.assert_has_lock(&mut con, "carol");
+    bob.assert_in_step();
+}
+
+#[test]
+fn a_crowd_of_which_half_are_killed_with_their_grants_is_served() {
+    const WAITERS: usize = 200;
+    let server = Server::with_module().start();
+    let mut con = server.connect();
+    acquire(&mut con, "lock", "me", 30_000);
+    let mut waiters: Vec<_> = (0..WAITERS).map(|_| Waiter::connect(&server)).collect();
+    for (number, waiter) in waiters.iter_mut().enumerate() {
+        waiter.send(&[&format!("LOCK.ACQUIRE lock owner-{number} 60000 BLOCK 0")]);
+        await_waiting(&mut con, number as i64 + 1);
+    }
+    let kills: Vec<_> = waiters.iter().step_by(2).map(|w| format!("CLIENT KILL ID {}", w.id)).collect();
+    let lines: Vec<_> = ["LOCK.RELEASE lock me"].into_iter().chain(kills.iter().map(String::as_str)).collect();
+    at_once(&mut con, &lines);
+    for number in (1..WAITERS).step_by(2) {
+        assert_eq!(waiters[number].granted().holds, 1);
+        let owner = format!("owner-{number}");
+        assert!(info(&mut con, "lock").is_held_by(&owner));
+        assert_eq!(release(&mut con, "lock", &owner), Some(0));
+    }
+    assert_free(&mut con, "lock");
+}
