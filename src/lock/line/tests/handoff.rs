@@ -166,10 +166,7 @@ impl Node {
     fn advance(&mut self, by: u64) {
         let target = self.now + by;
         self.turn();
-        let lease_end = |node: &Self| node.hashes.values().map(|hash| hash.lease_end).min();
-        let next =
-            |node: &Self| lease_end(node).into_iter().chain(node.lines.next_wake().map(|wake| wake.0)).min();
-        while let Some(next) = next(self).filter(|next| *next <= target) {
+        while let Some(next) = self.next_wake().filter(|next| *next <= target) {
             self.now = self.now.max(next);
             self.turn();
         }
