@@ -3,6 +3,8 @@
 //! Whatever the module does ends with [`settle`], which starts the timers that it has made necessary: for the
 //! next lease that ends, for the next waiter whose time is up, and for the end of this turn of the event loop.
 
+use std::ops::Bound::{Excluded, Unbounded};
+
 use crate::leases;
 use crate::lock::MonotonicMs;
 use crate::node::{self, Role, Timers, Topology, Turn};
@@ -10,9 +12,9 @@ use crate::server::{Alarm, Context, Job, ServerStr, ServerString, Timer, after_t
 use crate::unlocks;
 use crate::waiting::{self, Served};
 
-/// How many pieces of work one round of a timer does. A round stays within some milliseconds, so that a crowd
-/// (leases that end together, a FLUSHALL) does not stall the server.
-const ROUND: usize = 500;
+/// For how many microseconds a timer works in one go, so that a crowd (leases that end together, a FLUSHALL)
+/// does not stall the server.
+const ROUND_US: u64 = 2000;
 
 /// How soon to look again while nothing may be written (while writes are paused, or without enough replicas),
 /// in milliseconds. To reap a key during a pause would end the server.
@@ -61,6 +63,21 @@ pub fn forget(ctx: Context<'_>) {
     timed.chain(turn).for_each(|timer| timer.stop(ctx));
 }
 
+/// The time that a timer may take before others have their turn.
+struct Round {
+    ends_us: u64,
+}
+
+impl Round {
+    fn begin() -> Self {
+        Self { ends_us: node::with(|node| node.now_us()) + ROUND_US }
+    }
+
+    fn goes_on(&self) -> bool {
+        node::with(|node| node.now_us()) < self.ends_us
+    }
+}
+
 type TimerPlace = fn(&mut Timers) -> &mut Option<(Timer, MonotonicMs)>;
 
 fn set<A: Alarm>(ctx: Context<'_>, at: MonotonicMs, place: TimerPlace) {
@@ -89,10 +106,11 @@ impl Alarm for EndOfLease {
             let at = node::with(|node| node.now().plus(BARRED_POLL));
             return set::<EndOfLease>(ctx, at, |timers| &mut timers.lease);
         }
-        for _ in 0..ROUND {
+        let round = Round::begin();
+        while round.goes_on() {
             let Some(lock) = node::with(|node| node.leases.pop_due(node.now())) else { break };
             leases::end_lease(ctx, &lock);
-            serve_freed(ctx);
+            serve_freed(ctx, &round);
         }
         waiting::deliver(ctx);
         settle(ctx);
@@ -104,7 +122,8 @@ struct EndOfWait;
 impl Alarm for EndOfWait {
     fn ring(ctx: Context<'_>) {
         node::with(|node| node.timers.wait = None);
-        for _ in 0..ROUND {
+        let round = Round::begin();
+        while round.goes_on() {
             let Some(ticket) = node::with(|node| node.lines.pop_due(node.now())) else { break };
             waiting::time_out(ctx, ticket);
         }
@@ -118,7 +137,7 @@ struct Handover;
 
 impl Job for Handover {
     fn run(ctx: Context<'_>) {
-        serve_freed(ctx);
+        serve_freed(ctx, &Round::begin());
         settle(ctx);
     }
 }
@@ -145,7 +164,8 @@ impl Alarm for EndOfTurn {
 
 /// Does a round of what had to wait for the end of the turn.
 fn catch_up(ctx: Context<'_>) -> Served {
-    for _ in 0..ROUND {
+    let round = Round::begin();
+    while round.goes_on() {
         if let Some(channel) = node::with(|node| node.turn.unheard.pop_front()) {
             unlocks::relay(ctx, &channel);
         } else if let Some(lock) = node::with(|node| node.turn.flushed.pop_front()) {
@@ -154,33 +174,36 @@ fn catch_up(ctx: Context<'_>) -> Served {
             break;
         }
     }
-    let mut served = serve_freed(ctx);
-    for _ in 0..ROUND {
-        let Some(place) = node::with(|node| node.turn.sweep).filter(|_| served == Served::Done) else {
-            break;
-        };
+    let mut served = serve_freed(ctx, &round);
+    while round.goes_on() && served == Served::Done {
+        let Some(place) = node::with(|node| node.turn.sweep) else { break };
         served = sweep_on(ctx, place);
     }
     served
 }
 
 /// Serves the lines for locks that became free while somebody waited for them.
-fn serve_freed(ctx: Context<'_>) -> Served {
-    let (locks, topology) =
-        node::with(|node| (node.turn.freed.iter().take(ROUND).cloned().collect::<Vec<_>>(), node.topology));
-    let mut outcome = Served::Done;
-    for lock in locks {
-        let served = serve_one(ctx, lock.db, ServerString::new(&lock.name).as_str());
-        match (served, topology) {
-            (Served::Done, _) => node::with(|node| {
+fn serve_freed(ctx: Context<'_>, round: &Round) -> Served {
+    let mut barred = None;
+    loop {
+        let lock = node::with(|node| match &barred {
+            None => node.turn.freed.first().cloned(),
+            Some(last) => node.turn.freed.range((Excluded(last), Unbounded)).next().cloned(),
+        });
+        let Some(lock) = lock else { break };
+        match serve_one(ctx, lock.db, ServerString::new(&lock.name).as_str()) {
+            Served::Done => node::with(|node| {
                 node.turn.freed.remove(&lock);
             }),
-            (Served::Barred, Topology::Standalone) => return Served::Barred,
             // The slot of this one may have left; the others need not wait for that.
-            (Served::Barred, Topology::Cluster) => outcome = Served::Barred,
+            Served::Barred if node::with(|node| node.topology) == Topology::Cluster => barred = Some(lock),
+            Served::Barred => return Served::Barred,
+        }
+        if !round.goes_on() {
+            break;
         }
     }
-    outcome
+    if barred.is_some() { Served::Barred } else { Served::Done }
 }
 
 fn serve_one(ctx: Context<'_>, db: u32, name: ServerStr<'_>) -> Served {
