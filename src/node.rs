@@ -72,6 +72,8 @@ pub struct LockName {
 pub struct Handoff {
     /// Who holds the lock now.
     pub owner: Box<[u8]>,
+    /// The holds that it had before, if a script of another kind gave it some.
+    pub before: u64,
     /// The token of the hold.
     pub token: u64,
     /// Its owner's requests.

@@ -7,7 +7,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use crate::leases;
 use crate::lock::MonotonicMs;
-use crate::node::{self, Role, Timers, Topology, Turn};
+use crate::node::{self, LockName, Role, Timers, Topology, Turn};
 use crate::server::{Alarm, Context, Job, ServerStr, ServerString, Timer, after_this};
 use crate::unlocks;
 use crate::waiting::{self, Served};
@@ -221,8 +221,14 @@ fn sweep_on(ctx: Context<'_>, place: u32) -> Served {
         return Served::Done;
     };
     let served = serve_one(ctx, db, name.as_str());
-    if served == Served::Done {
-        node::with(|node| node.turn.sweep = node.turn.sweep.map(|_| next));
-    }
-    served
+    node::with(|node| match (served, node.topology) {
+        (Served::Barred, Topology::Standalone) => served,
+        _ => {
+            if served == Served::Barred {
+                node.turn.freed.insert(LockName { db, name: name.as_str().bytes().into() });
+            }
+            node.turn.sweep = node.turn.sweep.map(|_| next);
+            Served::Done
+        }
+    })
 }

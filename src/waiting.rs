@@ -134,34 +134,41 @@ enum Turnout {
 }
 
 fn serve_first(ctx: Context<'_>, name: ServerStr<'_>, ticket: Ticket) -> Result<Turnout, Refusal> {
-    let Some(owner) = node::with(|node| node.lines.owner(ticket).map(ServerString::new)) else {
+    let Some(first) = node::with(|node| node.lines.owner(ticket).map(ServerString::new)) else {
         return Ok(Turnout::NextPlease);
     };
-    let owner = owner.as_str();
     let key = LockKey::open(ctx, name)?;
-    match key.record(Some(owner), Detail::All)? {
+    let owner = match key.record(Some(first.as_str()), Detail::All)? {
+        Record::Free { .. } if !ctx.is_command() && !ctx.accepts_writes(name) => return Ok(Turnout::Barred),
+        Record::Free { .. } | Record::Mine { .. } => first,
         Record::Other { .. } => {
-            // Another client's script took it meanwhile: its end must be noticed.
+            // A script of another kind took it meanwhile: its end must be noticed, and if its holder is in
+            // line, it must not wait for itself.
             leases::record(ctx, name, key.lease(), wall_clock(ctx));
-            Ok(Turnout::Settled)
-        }
-        Record::Free { .. } if !ctx.is_command() && !ctx.accepts_writes(name) => Ok(Turnout::Barred),
-        Record::Free { .. } | Record::Mine { .. } => {
-            drop(key);
-            let mut handoff = Handoff { owner: owner.bytes().into(), token: 0, recipients: Vec::new() };
-            let db = ctx.db();
-            while let Some(ticket) = node::with(|node| node.lines.first_of(db, name.bytes(), owner.bytes())) {
-                if let Err(refusal) = grant(ctx, name, owner, ticket, &mut handoff) {
-                    dismiss(ticket, Answer::Refused(refusal));
-                }
+            match key.first_owner().filter(|holder| is_in_line(ctx, name, holder.as_str())) {
+                Some(holder) => holder,
+                None => return Ok(Turnout::Settled),
             }
-            Ok(conclude(db, name, handoff))
         }
-    }
+    };
+    drop(key);
+    Ok(grant_all(ctx, name, owner.as_str()))
 }
 
-/// Puts a handoff on the list of those to be told at the end of the turn.
-fn conclude(db: u32, name: ServerStr<'_>, handoff: Handoff) -> Turnout {
+fn is_in_line(ctx: Context<'_>, name: ServerStr<'_>, owner: ServerStr<'_>) -> bool {
+    let db = ctx.db();
+    node::with(|node| node.lines.first_of(db, name.bytes(), owner.bytes()).is_some())
+}
+
+/// Grants all requests of an owner whom nobody stands against. They are told at the end of the turn.
+fn grant_all(ctx: Context<'_>, name: ServerStr<'_>, owner: ServerStr<'_>) -> Turnout {
+    let db = ctx.db();
+    let mut handoff = Handoff { owner: owner.bytes().into(), before: 0, token: 0, recipients: Vec::new() };
+    while let Some(ticket) = node::with(|node| node.lines.first_of(db, name.bytes(), owner.bytes())) {
+        if let Err(refusal) = grant(ctx, name, owner, ticket, &mut handoff) {
+            dismiss(ticket, Answer::Refused(refusal));
+        }
+    }
     if handoff.recipients.is_empty() {
         return Turnout::NextPlease;
     }
@@ -196,6 +203,9 @@ fn grant(
         Ok(Attempt::Granted(grant)) => {
             key.write(owner, grant.writes);
             leases::record(ctx, name, grant.lease, now);
+            if let (true, Record::Mine { holds, .. }) = (handoff.recipients.is_empty(), record) {
+                handoff.before = holds;
+            }
             hand_over(ticket, ask, grant, now, handoff);
             if grant.entry == Entry::First {
                 ctx.notify(c"lock.acquired", name);
@@ -325,11 +335,10 @@ pub fn time_out(ctx: Context<'_>, ticket: Ticket) {
     else {
         return;
     };
-    if !ctx.select(db) {
-        return;
-    }
     let name = name.as_str();
-    serve(ctx, name);
+    if ctx.select(db) {
+        serve(ctx, name);
+    }
     if node::with(|node| node.lines.get(ticket).is_some()) {
         let answer = denial(ctx, name);
         node::with(|node| node.metrics.wait_timed_out += 1);
@@ -365,10 +374,13 @@ fn next_handoff(node: &mut Node, ctx: Context<'_>) -> Option<(LockName, Handoff)
 
 /// Some who were granted a lock have gone without having been told: takes back what they got, and no more.
 fn take_back(ctx: Context<'_>, lock: &LockName, handoff: Handoff) {
-    let Handoff { owner, token, recipients } = handoff;
-    let mut keep = 0;
+    let Handoff { owner, before, token, recipients } = handoff;
+    let mut keep = before;
     node::with(|node| {
-        for to in recipients.into_iter().filter(|to| to.client.is_there()) {
+        let (there, gone): (Vec<_>, Vec<_>) = recipients.into_iter().partition(|to| to.client.is_there());
+        node.metrics.wait_gone += gone.len() as u64;
+        node.metrics.handed_over = node.metrics.handed_over.saturating_sub(gone.len() as u64);
+        for to in there {
             keep = to.asked.map_or(keep + 1, |asked| asked.max(keep));
             node.turn.answers.push((to.client, Answer::Standing(Standing { holds: keep, ..to.standing })));
         }
@@ -404,8 +416,8 @@ impl Waiting for Request {
 
     fn give_up(ctx: Context<'_>, args: Args<'_>, ticket: Ticket) {
         node::with(|node| {
-            leave(node, ticket);
-            node.metrics.wait_timed_out += 1;
+            let was_in_line = leave(node, ticket).is_some();
+            node.metrics.wait_timed_out += u64::from(was_in_line);
         });
         match args.as_slice().first() {
             Some(name) => denial(ctx, *name).send(ctx),
@@ -415,8 +427,8 @@ impl Waiting for Request {
 
     fn gone(_ctx: Context<'_>, ticket: Ticket) {
         node::with(|node| {
-            leave(node, ticket);
-            node.metrics.wait_gone += 1;
+            let was_in_line = leave(node, ticket).is_some();
+            node.metrics.wait_gone += u64::from(was_in_line);
         });
     }
 }

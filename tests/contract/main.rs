@@ -28,3 +28,4 @@ mod scripting;
 mod stream;
 mod tokens;
 mod vanishing;
+mod waiting;

@@ -6,20 +6,34 @@
 
 mod bystanders;
 mod contender;
+mod contention;
 mod cpu;
+mod crowd;
 mod cycle;
 mod effort;
 mod expiry;
+mod handoff;
 mod holder;
+mod keyspace;
 mod lane;
+mod line;
+mod line_end;
+mod memory;
+mod open_files;
 mod pace;
 mod pair;
+mod peer;
 mod profile;
+mod race;
 mod raw;
+mod redisson;
+mod relay;
 mod report;
+mod resp;
 mod scripts;
 mod size;
 mod stats;
+mod swarm;
 mod table;
 
 use std::fs;
@@ -60,6 +74,12 @@ enum Command {
     Expiry,
     /// CPU per command of those who don't lock, with and without the module
     Bystanders,
+    /// From a release to the next holder's grant, alone and among many
+    Handoff,
+    /// How late the first in line is granted a lock whose lease has ended
+    LineEnd,
+    /// What a hundred thousand waiters cost
+    Crowd,
     /// Where the server's time goes, by perf
     Profile,
 }
@@ -69,11 +89,22 @@ type Benchmark = fn(Effort) -> anyhow::Result<Vec<Section>>;
 impl Command {
     fn benchmarks(self) -> &'static [Benchmark] {
         match self {
-            Self::All => &[cycle::run, size::run, expiry::run, bystanders::run],
+            Self::All => &[
+                cycle::run,
+                size::run,
+                expiry::run,
+                bystanders::run,
+                handoff::run,
+                line_end::run,
+                crowd::run,
+            ],
             Self::Cycle => &[cycle::run],
             Self::Size => &[size::run],
             Self::Expiry => &[expiry::run],
             Self::Bystanders => &[bystanders::run],
+            Self::Handoff => &[handoff::run],
+            Self::LineEnd => &[line_end::run],
+            Self::Crowd => &[crowd::run],
             Self::Profile => &[],
         }
     }

@@ -165,7 +165,8 @@ fn a_time_to_wait_that_is_no_number_in_range_is_refused() {
     acquire(&mut con, "held", "me", 30_000);
     let before = Snapshot::take(&mut con);
     for key in ["held", "free"] {
-        for timeout in ["-1", "x", "1.5", "1e3", "9007199254740992", "9223372036854775808", "-9223372036854775809"]
+        for timeout in
+            ["-1", "x", "1.5", "1e3", "9007199254740992", "9223372036854775808", "-9223372036854775809"]
         {
             let refused = refusal(&mut con, &format!("LOCK.ACQUIRE {key} you 30000 BLOCK {timeout}"));
             assert!(refused.starts_with("ERR BLOCK must be "), "{key} {timeout}: {refused}");
@@ -229,9 +230,11 @@ fn what_is_refused_anyway_does_not_wait() {
 fn options_come_in_any_order_and_case() {
     let (server, mut con) = start();
     let token = now_us() + 60_000_000;
-    for options in
-        [format!("BLOCK 0 HOLDS 3 TOKEN {token}"), format!("token {token} Block 0 holds 3"), format!("HOLDS 3 TOKEN {token} block 0")]
-    {
+    for options in [
+        format!("BLOCK 0 HOLDS 3 TOKEN {token}"),
+        format!("token {token} Block 0 holds 3"),
+        format!("HOLDS 3 TOKEN {token} block 0"),
+    ] {
         acquire(&mut con, "lock", "me", 30_000);
         let mut bob = Waiter::join(&server, &format!("LOCK.ACQUIRE lock bob 60000 {options}"));
         release(&mut con, "lock", "me");
@@ -247,7 +250,8 @@ fn holds_and_token_are_honoured_at_the_grant_and_not_before() {
     let (server, mut con) = start();
     acquire(&mut con, "lock", "me", 30_000);
     let asked = now_us() + 60_000_000;
-    let mut bob = Waiter::join(&server, &format!("LOCK.ACQUIRE lock bob 60000 HOLDS 5 TOKEN {asked} BLOCK 0"));
+    let mut bob =
+        Waiter::join(&server, &format!("LOCK.ACQUIRE lock bob 60000 HOLDS 5 TOKEN {asked} BLOCK 0"));
     let meanwhile = acquire(&mut con, "other", "me", 30_000).token;
     assert!(meanwhile < asked, "who waits has raised the counter");
     release(&mut con, "lock", "me");
@@ -343,8 +347,7 @@ fn who_is_granted_has_its_other_requests_answered_as_re_entries() {
 fn requests_that_name_the_count_are_one_hold_however_many_they_are() {
     let (server, mut con) = start();
     acquire(&mut con, "lock", "me", 30_000);
-    let mut waiters =
-        [(); 3].map(|()| Waiter::join(&server, "LOCK.ACQUIRE lock bob 60000 HOLDS 1 BLOCK 0"));
+    let mut waiters = [(); 3].map(|()| Waiter::join(&server, "LOCK.ACQUIRE lock bob 60000 HOLDS 1 BLOCK 0"));
     release(&mut con, "lock", "me");
     assert_eq!(waiters.each_mut().map(|waiter| waiter.granted().holds), [1, 1, 1]);
     assert_eq!(release(&mut con, "lock", "bob"), Some(0));

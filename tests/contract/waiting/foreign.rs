@@ -207,7 +207,9 @@ fn set_over_it_refuses_the_line() {
 
 #[test]
 fn another_type_in_its_place_refuses_the_line() {
-    assert_refuses_line(|con| ["MULTI", "DEL lock", "SADD lock a", "EXEC"].iter().for_each(|line| run(con, line)));
+    assert_refuses_line(|con| {
+        ["MULTI", "DEL lock", "SADD lock a", "EXEC"].iter().for_each(|line| run(con, line))
+    });
 }
 
 #[test]

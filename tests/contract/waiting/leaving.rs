@@ -224,6 +224,7 @@ fn lines_used_once_leave_nothing_behind() {
     let before = use_once(&mut con, 0..500);
     let after = use_once(&mut con, 500..2_000);
     assert!(after - before < 100_000, "{} bytes are left", after - before);
-    let counts: BTreeMap<_, _> = ["lock_waiting", "lock_held"].map(|f| (f, info_field(&mut con, "lock", f))).into();
+    let counts: BTreeMap<_, _> =
+        ["lock_waiting", "lock_held"].map(|f| (f, info_field(&mut con, "lock", f))).into();
     assert!(counts.values().all(|count| *count == 0), "{counts:?}");
 }

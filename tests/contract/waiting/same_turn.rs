@@ -1,7 +1,9 @@
 //! Those who go in the very turn of the event loop in which they are granted the lock.
 
+use std::fs;
+
 use redis::{Connection, Value};
-use redis_lock_testkit::Server;
+use redis_lock_testkit::{Server, eventually};
 
 use super::waiter::*;
 use crate::helpers::*;
@@ -154,6 +156,13 @@ fn the_last_in_line_who_goes_with_its_grant_leaves_a_free_lock() {
     }
 }
 
+/// Stops the server, and returns when it stands still: until then it might take up the first of what is sent.
+fn freeze(server: &Server) {
+    server.freeze();
+    let status = format!("/proc/{}/status", server.pid());
+    eventually(PATIENCE, || fs::read_to_string(&status).unwrap().contains("(stopped)").then_some(()));
+}
+
 /// The server finds the release and the end of the connection at once, in either order.
 #[test]
 fn who_hangs_up_in_the_turn_of_its_grant_passes_it_on() {
@@ -172,9 +181,9 @@ fn who_hangs_up_in_the_turn_of_its_grant_passes_it_on() {
         },
     ];
     let (server, mut con) = start();
-    for round in 0..20 {
+    for round in 0..40 {
         let [bob, mut carol] = form_line(&server, &mut con, 30_000, ["bob", "carol"]);
-        server.freeze();
+        freeze(&server);
         orders[round % 2](&mut con, bob);
         server.thaw();
         assert_eq!(con.recv_response(), Ok(Value::Int(0)));
@@ -230,7 +239,8 @@ fn a_crowd_of_which_half_are_killed_with_their_grants_is_served() {
         await_waiting(&mut con, number as i64 + 1);
     }
     let kills: Vec<_> = waiters.iter().step_by(2).map(|w| format!("CLIENT KILL ID {}", w.id)).collect();
-    let lines: Vec<_> = ["LOCK.RELEASE lock me"].into_iter().chain(kills.iter().map(String::as_str)).collect();
+    let lines: Vec<_> =
+        ["LOCK.RELEASE lock me"].into_iter().chain(kills.iter().map(String::as_str)).collect();
     at_once(&mut con, &lines);
     for number in (1..WAITERS).step_by(2) {
         assert_eq!(waiters[number].granted().holds, 1);

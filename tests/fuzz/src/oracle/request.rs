@@ -39,7 +39,9 @@ pub fn parse(command: &Command, max_ttl: u64) -> Parsed {
     let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
     let ttl = |word| integer(word, 1, max_ttl);
     match (name.to_ascii_uppercase().as_slice(), args.as_slice()) {
-        (b"LOCK.ACQUIRE" | b"LOCK.INFO", [_, rest @ ..]) if rest.iter().any(|word| is_for_later(word)) => {
+        (b"LOCK.ACQUIRE" | b"LOCK.INFO", [_, rest @ ..])
+            if rest.iter().any(|word| concerns_the_line(word)) =>
+        {
             Parsed::Unclear
         }
         (b"LOCK.ACQUIRE", [_, owner, lease, options @ ..]) => finish(owner, options, |options| {
@@ -124,8 +126,8 @@ fn is_too_far(token: u64) -> bool {
 /// A day in microseconds.
 const DAY: u64 = 86_400_000_000;
 
-/// Options whose meaning is for another fuzzer to judge.
-fn is_for_later(word: &[u8]) -> bool {
+/// The options of the waiting line, whose meaning takes more than one client to judge.
+fn concerns_the_line(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"BLOCK") || word.eq_ignore_ascii_case(b"WAITERS")
 }
 

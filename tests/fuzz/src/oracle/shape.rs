@@ -5,11 +5,11 @@ use anyhow::{bail, ensure};
 use super::request::MAX;
 use crate::resp::{Command, Reply};
 
-/// The fields of LOCK.INFO, in order.
+/// The fields of LOCK.INFO, in order; with WAITERS there is `line` too.
 pub const INFO_FIELDS: [&str; 6] = ["state", "owner", "holds", "ttl", "token", "waiters"];
 
 /// The codes of errors that a command of the module may answer.
-const CODES: [&[u8]; 13] = [
+const CODES: [&[u8]; 15] = [
     b"ERR",
     b"WRONGTYPE",
     b"BADOWNER",
@@ -23,6 +23,8 @@ const CODES: [&[u8]; 13] = [
     b"NOREPLICAS",
     b"EXECABORT",
     b"BUSY",
+    b"LINEFULL",
+    b"UNBLOCKED",
 ];
 
 /// Checks the reply to a command, if it is one of the module's.
@@ -54,14 +56,16 @@ fn check_hold(items: &[Reply]) -> anyhow::Result<()> {
 }
 
 fn check_info(words: &[Reply]) -> anyhow::Result<()> {
+    let (words, line) = words.split_at(words.len().min(2 * INFO_FIELDS.len()));
     let names = words.iter().step_by(2);
+    ensure!(line.is_empty() || is_line(line), "the line is none");
     ensure!(
         words.len() == 2 * INFO_FIELDS.len()
             && names.zip(INFO_FIELDS).all(|(name, expected)| name.is_text(expected.as_bytes())),
         "the fields are others"
     );
     let values: Vec<&Reply> = words.iter().skip(1).step_by(2).collect();
-    let [state, owner, Reply::Int(holds), Reply::Int(ttl), Reply::Int(token), Reply::Int(0)] = values[..]
+    let [state, owner, Reply::Int(holds), Reply::Int(ttl), Reply::Int(token), Reply::Int(0..)] = values[..]
     else {
         bail!("a field of the wrong kind");
     };
@@ -73,6 +77,13 @@ fn check_info(words: &[Reply]) -> anyhow::Result<()> {
         ensure!(*ttl == -1 || *ttl > 0, "held, with a lease that is over");
     }
     Ok(())
+}
+
+/// The word `line` and, of each in line, the owner and for how long it has waited.
+fn is_line(words: &[Reply]) -> bool {
+    let [name, Reply::Array(line)] = words else { return false };
+    let is_waiter = |waiter: &Reply| matches!(waiter, Reply::Array(pair) if matches!(pair[..], [Reply::Text(_), Reply::Int(0..)]));
+    name.is_text(b"line") && line.iter().all(is_waiter)
 }
 
 fn is_53_bits(number: i64) -> bool {
