@@ -5,7 +5,7 @@
 //! event-loop turn.
 
 use crate::lock::TrackedLock;
-use crate::node::{self, Node, Role, Topology};
+use crate::node::{self, LockName, Node, Role, Topology};
 use crate::server::{Context, Publication, ServerStr, ServerString};
 
 /// A channel's name for which this much room is kept, to spare an allocation per unlock.
@@ -63,7 +63,8 @@ pub fn relay(ctx: Context<'_>, channel: &ServerString) {
     });
 }
 
-/// Tells of a lock that lost its name by a flush or a swap, unless it is back, or somebody is in line for it.
+/// Tells of a lock that lost its name by a flush or a swap, unless it is back. Where somebody is in line for
+/// it, it waits to be handed over.
 pub fn announce_if_free(ctx: Context<'_>, lock: &TrackedLock) {
     let (db, name) = (lock.db, &lock.name);
     let free = node::with(|node| {
@@ -71,7 +72,11 @@ pub fn announce_if_free(ctx: Context<'_>, lock: &TrackedLock) {
         if free {
             count(node, Cause::Vanished, None);
         }
-        free && !node.lines.stands(db, name)
+        let has_line = free && node.lines.stands(db, name);
+        if has_line {
+            node.turn.freed.insert(LockName { db, name: name.clone() });
+        }
+        free && !has_line
     });
     if free {
         publish(ctx, name);

@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use crate::contention;
 use crate::effort::Effort;
 use crate::pair::{Pair, Trail};
-use crate::relay::{InLine, PublishAndRetry, Polling, Relay};
+use crate::relay::{InLine, Polling, PublishAndRetry, Relay};
 use crate::report::{Figure, Section};
 
 /// What the line's handoff may take of what publish and retry takes.

@@ -111,7 +111,8 @@ pub fn run(effort: Effort) -> anyhow::Result<Vec<Section>> {
     let others = effort.pick(100_000, 1_000_000);
     let server = Server::with_module().start();
     keyspace::fill(&server, others)?;
-    let title = format!("{LOCKS} locks with a waiter each, whose leases end among {others} other volatile keys");
+    let title =
+        format!("{LOCKS} locks with a waiter each, whose leases end among {others} other volatile keys");
     let columns = ["", "p50, ms late", "p99", "max", "early", "missing", "ms kept from the CPU"];
     let mut section = Section::new(title, &columns);
     for ends in [Ends::OneByOne, Ends::AtOnce] {

@@ -64,8 +64,7 @@ impl LineRace {
     pub fn start(server: &Server, clients: usize) -> anyhow::Result<Self> {
         let mut control = server.connect();
         redis::cmd("LOCK.ACQUIRE").arg(&[NAME, OWNER, LEASE]).exec(&mut control)?;
-        let acquire =
-            |client| packed(&["LOCK.ACQUIRE", NAME, &owner(client), LEASE, "BLOCK", FOREVER]);
+        let acquire = |client| packed(&["LOCK.ACQUIRE", NAME, &owner(client), LEASE, "BLOCK", FOREVER]);
         let release = |client| packed(&["LOCK.RELEASE", NAME, &owner(client)]);
         Ok(Self {
             swarm: Swarm::connect(server, clients, Peer::over_tcp)?,

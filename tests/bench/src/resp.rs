@@ -61,11 +61,8 @@ mod tests {
         for length in 0..complete {
             assert_eq!(split_reply(&MESSAGE[..length]).expect("well formed so far"), None);
         }
-        let parts = vec![
-            Value::BulkString(b"message".to_vec()),
-            Value::BulkString(b"c".to_vec()),
-            Value::Int(0),
-        ];
+        let parts =
+            vec![Value::BulkString(b"message".to_vec()), Value::BulkString(b"c".to_vec()), Value::Int(0)];
         let (reply, rest) = split_reply(MESSAGE).expect("well formed").expect("complete");
         assert_eq!((reply, rest), (Value::Array(parts), &b"+OK\r\n"[..]));
         assert_eq!(split_reply(rest).expect("well formed"), Some((Value::Okay, &b""[..])));
