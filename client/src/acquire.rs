@@ -6,6 +6,9 @@ use redis::{Cmd, FromRedisValue, ParsingError, ToRedisArgs, Value, cmd};
 
 use crate::Owner;
 
+/// The longest time-out that a node takes, in milliseconds: 285,000 years.
+const LONGEST_WAIT: i64 = (1 << 53) - 1;
+
 /// A request for a lock.
 #[derive(Clone, Debug)]
 pub struct Acquire<'a> {
@@ -14,13 +17,15 @@ pub struct Acquire<'a> {
     lease: Duration,
     holds: Option<u64>,
     token: Option<u64>,
+    /// The time-out of BLOCK; 0: without end.
+    block: Option<i64>,
 }
 
 impl<'a> Acquire<'a> {
     /// Asks for the lock `name` for the length of `lease`: from a millisecond to the node's `max-ttl` (a day
     /// by default), in whole milliseconds, rounded up.
     pub fn new(name: &'a (impl AsRef<[u8]> + ?Sized), owner: &'a Owner, lease: Duration) -> Self {
-        Self { name: name.as_ref(), owner, lease, holds: None, token: None }
+        Self { name: name.as_ref(), owner, lease, holds: None, token: None, block: None }
     }
 
     /// The hold count to have afterwards, instead of one more: a retry then changes nothing.
@@ -35,12 +40,28 @@ impl<'a> Acquire<'a> {
         self
     }
 
+    /// Waits in line for at most this long where somebody else holds the lock; no time at all is no waiting.
+    ///
+    /// The lease begins with the grant. The connection must not time out earlier, and can do nothing else
+    /// meanwhile: use one that is not shared.
+    pub fn wait(mut self, at_most: Duration) -> Self {
+        self.block = Some(milliseconds(at_most)).filter(|timeout| *timeout > 0);
+        self
+    }
+
+    /// As [`Acquire::wait`], without end.
+    pub fn wait_without_end(mut self) -> Self {
+        self.block = Some(0);
+        self
+    }
+
     /// The command, to be queried as an [`Attempt`].
     pub fn cmd(&self) -> Cmd {
         let mut cmd = cmd("LOCK.ACQUIRE");
         cmd.arg(self.name).arg(self.owner).arg(milliseconds(self.lease));
         option(&mut cmd, "HOLDS", self.holds);
         option(&mut cmd, "TOKEN", self.token);
+        option(&mut cmd, "BLOCK", self.block.map(|timeout| timeout.min(LONGEST_WAIT)));
         cmd
     }
 }
@@ -53,7 +74,7 @@ pub(crate) fn option(cmd: &mut Cmd, name: &str, value: Option<impl ToRedisArgs>)
 
 /// Leases count in whole milliseconds, rounded up; a longer one than the node can count is the longest.
 pub(crate) fn milliseconds(lease: Duration) -> i64 {
-    i64::try_from(lease.as_micros().div_ceil(1000)).unwrap_or(i64::MAX)
+    i64::try_from(lease.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
 }
 
 /// What came of a request.
@@ -152,11 +173,26 @@ mod tests {
     #[test]
     fn a_request_spells_its_options() {
         let owner = Owner::unique();
-        let cmd = Acquire::new("job", &owner, Duration::from_secs(1)).holds(1).token(9).cmd();
-        let packed = cmd.get_packed_command();
-        let words: Vec<_> = packed.split(|byte| *byte == b'\n').skip(2).step_by(2).collect();
-        let expected = ["LOCK.ACQUIRE", "job", &owner.to_string(), "1000", "HOLDS", "1", "TOKEN", "9"];
-        let expected: Vec<_> = expected.iter().map(|word| format!("{word}\r").into_bytes()).collect();
-        assert_eq!(words[..8], expected);
+        let request = || Acquire::new("job", &owner, Duration::from_secs(1));
+        let plain = format!("LOCK.ACQUIRE job {owner} 1000");
+        for (request, options) in [
+            (request(), ""),
+            (request().holds(1).token(9), " HOLDS 1 TOKEN 9"),
+            (request().wait(Duration::from_millis(5)), " BLOCK 5"),
+            (request().wait(Duration::from_nanos(1)), " BLOCK 1"),
+            (request().wait(Duration::ZERO), ""),
+            (request().wait(Duration::MAX), " BLOCK 9007199254740991"),
+            (request().wait_without_end(), " BLOCK 0"),
+        ] {
+            let words: Vec<_> = request
+                .cmd()
+                .args_iter()
+                .map(|word| match word {
+                    redis::Arg::Simple(word) => String::from_utf8_lossy(word).into_owned(),
+                    _ => "a cursor".into(),
+                })
+                .collect();
+            assert_eq!(words.join(" "), format!("{plain}{options}"));
+        }
     }
 }

@@ -63,3 +63,31 @@ fn a_lock_taken_by_force_is_free() -> RedisResult<()> {
     assert_eq!(renew("job", &me, LEASE, None).query(&mut node), Ok(Renewal::NotHeld));
     Ok(())
 }
+
+fn waiters(node: &mut redis::Connection) -> RedisResult<i64> {
+    let info: std::collections::HashMap<String, redis::Value> =
+        redis::cmd("LOCK.INFO").arg("job").query(node)?;
+    Ok(redis::from_redis_value(info["waiters"].clone())?)
+}
+
+#[test]
+fn who_waits_in_line_gets_the_lock_that_is_given_back() -> RedisResult<()> {
+    let server = Server::with_module().start();
+    let (mut holder, mut waiter) = (server.connect(), server.connect());
+    let (me, you) = (Owner::unique(), Owner::unique());
+    let first = granted(Acquire::new("job", &me, LEASE).cmd().query(&mut holder)?);
+
+    let impatient = Acquire::new("job", &you, LEASE).wait(Duration::from_millis(1));
+    assert!(matches!(impatient.cmd().query(&mut waiter)?, Attempt::Denied(_)));
+
+    let next = std::thread::spawn(move || {
+        Acquire::new("job", &you, LEASE).wait(LEASE).cmd().query::<Attempt>(&mut waiter)
+    });
+    while waiters(&mut holder)? == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(release_all("job", &me).query(&mut holder), Ok(Some(0)));
+    let hold = granted(next.join().expect("no panic")?);
+    assert!(hold.token > first.token);
+    Ok(())
+}
