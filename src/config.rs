@@ -3,20 +3,25 @@
 use std::ffi::CStr;
 use std::ops::RangeInclusive;
 
+use crate::lock::GracePeriod;
 use crate::node;
 use crate::server::{
     Context, FlagConfig, NumberConfig, ServerStr, TextConfig, load_configs, register_flag, register_number,
     register_text,
 };
-use crate::settings::{MAX_TTL_RANGE, MAX_WAITERS_RANGE, Settings};
+use crate::settings::{GRACE_PERIOD_RANGE, MAX_TTL_RANGE, MAX_WAITERS_RANGE, Settings};
 
 /// Puts the module's arguments in force and registers the settings with the server, with the arguments as
 /// their defaults: the server applies defaults last, and would undo the arguments otherwise.
 pub fn register(ctx: Context<'_>, args: &[ServerStr<'_>]) -> Result<(), String> {
     let args: Vec<_> = args.iter().map(|arg| arg.bytes()).collect();
     let settings = Settings::from_args(&args)?;
-    node::with(|node| node.settings = settings);
+    node::with(|node| {
+        node.grace_period = GracePeriod::new(settings.grace_period);
+        node.settings = settings;
+    });
     let registered = register_number::<MaxTtl>(ctx)
+        && register_number::<Grace>(ctx)
         && register_number::<MaxWaiters>(ctx)
         && register_text::<ChannelPrefix>(ctx)
         && register_flag::<ShardedPublish>(ctx)
@@ -34,6 +39,22 @@ impl NumberConfig for MaxTtl {
     }
     fn set(value: i64) {
         node::with(|node| node.settings.max_ttl = value.unsigned_abs());
+    }
+}
+
+struct Grace;
+
+impl NumberConfig for Grace {
+    const NAME: &'static CStr = c"grace-period";
+    const RANGE: RangeInclusive<i64> = GRACE_PERIOD_RANGE;
+    fn get() -> i64 {
+        node::with(|node| node.grace_period.length(node.now()).cast_signed())
+    }
+    fn set(value: i64) {
+        node::with(|node| {
+            let now = node.now();
+            node.grace_period.set(value.unsigned_abs(), now);
+        });
     }
 }
 

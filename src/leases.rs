@@ -24,6 +24,9 @@ pub fn track(node: &mut Node, db: u32, name: &[u8], lease: Lease, now: WallMs) {
         Lease::Until(end) => Some(clock.plus(end.0.saturating_sub(now.0).max(0).unsigned_abs() + 1)),
         Lease::Endless => None,
     };
+    if let Some(end) = end {
+        node.grace_period.note_lease(end);
+    }
     node.leases.track(db, name, end, clock);
 }
 
@@ -39,11 +42,11 @@ pub fn gone(ctx: Context<'_>, name: ServerStr<'_>, cause: Cause) {
     }
     unlocks::note(ctx, name, cause, known);
     let has_line = node::with(|node| {
-        let stands = node.lines.stands(db, name.bytes());
-        if stands {
+        let hands_over = node.hands_over(db, name.bytes());
+        if hands_over {
             node.turn.freed.insert(LockName { db, name: name.bytes().into() });
         }
-        stands
+        hands_over
     });
     match (has_line, cause.is_own()) {
         (true, _) => {}

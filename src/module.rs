@@ -51,7 +51,12 @@ fn set_up(ctx: Context<'_>, args: &[ServerStr<'_>]) -> Result<(), String> {
     observe::<Watch>(ctx);
     let role = if ctx.is_replica() { Role::Replica } else { Role::Master };
     let topology = if ctx.is_cluster() { Topology::Cluster } else { Topology::Standalone };
-    node::with(|node| (node.role, node.topology) = (role, topology));
+    node::with(|node| {
+        (node.role, node.topology) = (role, topology);
+        if role == Role::Master {
+            node.begin_grace();
+        }
+    });
     watch::take_stock(ctx);
     turn::settle(ctx);
     Ok(())

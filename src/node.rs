@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
-use crate::lock::{LeaseTable, Lines, MonotonicMs, TokenCounter, TrackedLock};
+use crate::lock::{GracePeriod, LeaseTable, Lines, MonotonicMs, TokenCounter, TrackedLock};
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
 use crate::server::{Blocked, ServerString, Timer};
@@ -135,6 +135,8 @@ pub struct Timers {
     pub lease: Option<(Timer, MonotonicMs)>,
     /// For the next waiter whose time is up, and when it fires.
     pub wait: Option<(Timer, MonotonicMs)>,
+    /// For the end of the grace, and when it fires.
+    pub grace: Option<(Timer, MonotonicMs)>,
     /// For the end of the turn.
     pub turn: Option<Timer>,
 }
@@ -154,6 +156,10 @@ pub struct Node {
     pub role: Role,
     /// The server's mode; it does not change while the server runs.
     pub topology: Topology,
+    /// How long the grace is after a start or a promotion.
+    pub grace_period: GracePeriod,
+    /// When the grace ends, while it lasts: nothing is granted before.
+    pub grace: Option<MonotonicMs>,
     /// Who waits for which lock.
     pub lines: Lines<Blocked<Request>>,
     /// What waits for the end of the event-loop turn.
@@ -174,6 +180,8 @@ impl Default for Node {
             settings: Settings::default(),
             role: Role::default(),
             topology: Topology::default(),
+            grace_period: GracePeriod::default(),
+            grace: None,
             lines: Lines::default(),
             turn: Turn::default(),
             timers: Timers::default(),
@@ -187,6 +195,23 @@ impl Node {
     /// Milliseconds since the module was loaded, on a clock that no one can step.
     pub fn now(&self) -> MonotonicMs {
         MonotonicMs(self.started.elapsed().as_millis() as u64)
+    }
+
+    /// Begins the grace, if there is one: this node begins to answer, and may have forgotten leases.
+    pub fn begin_grace(&mut self) {
+        let now = self.now();
+        let length = self.grace_period.length(now);
+        self.grace = (length > 0).then(|| now.plus(length));
+    }
+
+    /// The milliseconds that are left of the grace, at least 1; `None` where there is none.
+    pub fn grace_left(&self) -> Option<u64> {
+        self.grace.map(|end| end.since(self.now()).max(1))
+    }
+
+    /// Will a lock of this name that becomes free be handed to somebody in line?
+    pub fn hands_over(&self, db: u32, name: &[u8]) -> bool {
+        self.grace.is_none() && self.lines.stands(db, name)
     }
 
     /// Microseconds since then.

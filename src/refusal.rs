@@ -43,6 +43,11 @@ pub enum Refusal {
     WrongType,
     /// The key is a hash, but no lock.
     NotALock,
+    /// The grace lasts: this node may have forgotten who holds the lock.
+    Grace {
+        /// How much longer, in milliseconds.
+        left: u64,
+    },
     /// This node is a replica.
     Replica,
     /// Writes are paused, and the lock may be held by a key that the server hides meanwhile.
@@ -96,6 +101,10 @@ impl Refusal {
             ),
             Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value".into(),
             Self::NotALock => "WRONGTYPE The hash at this key is not a lock".into(),
+            Self::Grace { left } => format!(
+                "GRACE {left} milliseconds are left of the grace period in which this node, just started or \
+                 promoted, grants nothing; try again then, or BLOCK"
+            ),
             Self::Replica => "READONLY You can't write against a replica.".into(),
             Self::Paused => {
                 "PAUSED writes are paused on this node; try again when the pause has ended".into()

@@ -20,6 +20,8 @@ impl InfoSource for LockInfo {
             section.number(c"forced", metrics.forced);
             section.number(c"vanished", metrics.vanished);
             section.number(c"held", node.leases.len() as u64);
+            section.number(c"grace_period_msec", node.grace_period.length(node.now()));
+            section.number(c"grace_left_msec", node.grace_left().unwrap_or(0));
             let waits_ms = node.lines.oldest().map_or(0, |since| node.now().since(since));
             section.number(c"waiting", node.lines.waiting() as u64);
             section.number(c"handed_over", metrics.handed_over);

@@ -5,6 +5,9 @@ use std::ops::RangeInclusive;
 /// What `max-ttl` may be: a lease of more than ten years is a mistake, whatever an operator sets.
 pub const MAX_TTL_RANGE: RangeInclusive<i64> = 1..=10 * 366 * 24 * 60 * 60 * 1000;
 
+/// What `grace-period` may be: as long as the longest lease.
+pub const GRACE_PERIOD_RANGE: RangeInclusive<i64> = 0..=*MAX_TTL_RANGE.end();
+
 /// What `max-waiters` may be.
 pub const MAX_WAITERS_RANGE: RangeInclusive<i64> = 0..=10_000_000;
 
@@ -13,6 +16,8 @@ pub const MAX_WAITERS_RANGE: RangeInclusive<i64> = 0..=10_000_000;
 pub struct Settings {
     /// `max-ttl`: the longest lease granted, in milliseconds.
     pub max_ttl: u64,
+    /// `grace-period`: for how many milliseconds after a start or a promotion nothing is granted.
+    pub grace_period: u64,
     /// `max-waiters`: how many may wait at once, whatever for.
     pub max_waiters: usize,
     /// `channel-prefix`: the channels of unlock notifications begin so.
@@ -25,6 +30,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             max_ttl: 24 * 60 * 60 * 1000,
+            grace_period: 0,
             max_waiters: 100_000,
             channel_prefix: b"redisson_lock__channel".to_vec(),
             sharded_publish: false,
@@ -50,6 +56,9 @@ impl Settings {
         let text = String::from_utf8_lossy(value);
         match name.to_ascii_lowercase().as_slice() {
             b"max-ttl" => self.max_ttl = number("max-ttl", &text, &MAX_TTL_RANGE)?.unsigned_abs(),
+            b"grace-period" => {
+                self.grace_period = number("grace-period", &text, &GRACE_PERIOD_RANGE)?.unsigned_abs();
+            }
             b"max-waiters" => {
                 self.max_waiters = number("max-waiters", &text, &MAX_WAITERS_RANGE)?.unsigned_abs() as usize;
             }
@@ -67,7 +76,7 @@ impl Settings {
             _ => {
                 let name = String::from_utf8_lossy(name);
                 return Err(format!(
-                    "there is no argument {name:?}; there are max-ttl, max-waiters, channel-prefix and sharded-publish"
+                    "there is no argument {name:?}; there are max-ttl, grace-period, max-waiters, channel-prefix and sharded-publish"
                 ));
             }
         }
@@ -88,10 +97,25 @@ mod tests {
 
     #[test]
     fn arguments_change_the_defaults() {
-        let args: [&[u8]; 8] =
-            [b"MAX-TTL", b"1000", b"max-waiters", b"5", b"channel-prefix", b"p", b"sharded-publish", b"yes"];
-        let expected =
-            Settings { max_ttl: 1000, max_waiters: 5, channel_prefix: b"p".to_vec(), sharded_publish: true };
+        let args: [&[u8]; 10] = [
+            b"MAX-TTL",
+            b"1000",
+            b"max-waiters",
+            b"5",
+            b"grace-period",
+            b"7",
+            b"channel-prefix",
+            b"p",
+            b"sharded-publish",
+            b"yes",
+        ];
+        let expected = Settings {
+            max_ttl: 1000,
+            max_waiters: 5,
+            grace_period: 7,
+            channel_prefix: b"p".to_vec(),
+            sharded_publish: true,
+        };
         assert_eq!(Settings::from_args(&args), Ok(expected));
         assert_eq!(Settings::from_args(&[]), Ok(Settings::default()));
     }

@@ -22,7 +22,7 @@ const BARRED_POLL: u64 = 5;
 
 /// Starts the timers that are needed and do not stand yet.
 pub fn settle(ctx: Context<'_>) {
-    let (lease, wait, turn) = node::with(|node| {
+    let (lease, wait, grace, turn) = node::with(|node| {
         let lease = node.leases.next_wake().filter(|_| node.role == Role::Master);
         let needed = |at: &MonotonicMs, timer: &Option<(Timer, MonotonicMs)>| {
             timer.as_ref().is_none_or(|(_, stands_at)| at < stands_at)
@@ -30,6 +30,7 @@ pub fn settle(ctx: Context<'_>) {
         (
             lease.filter(|at| needed(at, &node.timers.lease)),
             node.lines.next_wake().filter(|at| needed(at, &node.timers.wait)),
+            node.grace.filter(|at| needed(at, &node.timers.grace)),
             node.timers.turn.is_none() && !node.turn.is_empty(),
         )
     });
@@ -38,6 +39,9 @@ pub fn settle(ctx: Context<'_>) {
     }
     if let Some(at) = wait {
         set::<EndOfWait>(ctx, at, |timers| &mut timers.wait);
+    }
+    if let Some(at) = grace {
+        set::<EndOfGrace>(ctx, at, |timers| &mut timers.grace);
     }
     if turn {
         wait_for_end_of_turn(ctx, 0);
@@ -55,11 +59,11 @@ pub fn settle_after_event(ctx: Context<'_>) {
 
 /// Stops all timers and forgets what waits for the end of the turn: a replica does nothing of its own.
 pub fn forget(ctx: Context<'_>) {
-    let Timers { lease, wait, turn } = node::with(|node| {
+    let Timers { lease, wait, grace, turn } = node::with(|node| {
         node.turn = Turn::default();
         std::mem::take(&mut node.timers)
     });
-    let timed = [lease, wait].into_iter().flatten().map(|(timer, _)| timer);
+    let timed = [lease, wait, grace].into_iter().flatten().map(|(timer, _)| timer);
     timed.chain(turn).for_each(|timer| timer.stop(ctx));
 }
 
@@ -128,6 +132,22 @@ impl Alarm for EndOfWait {
             waiting::time_out(ctx, ticket);
         }
         waiting::deliver(ctx);
+        settle(ctx);
+    }
+}
+
+struct EndOfGrace;
+
+impl Alarm for EndOfGrace {
+    fn ring(ctx: Context<'_>) {
+        let now_us = ctx.wall_clock_us().unsigned_abs();
+        node::with(|node| {
+            node.timers.grace = None;
+            node.grace = None;
+            // Other nodes of a quorum may have given tokens until now.
+            node.tokens.seed(now_us);
+            leases::review_lines(node);
+        });
         settle(ctx);
     }
 }

@@ -72,7 +72,7 @@ pub fn announce_if_free(ctx: Context<'_>, lock: &TrackedLock) {
         if free {
             count(node, Cause::Vanished, None);
         }
-        let has_line = free && node.lines.stands(db, name);
+        let has_line = free && node.hands_over(db, name);
         if has_line {
             node.turn.freed.insert(LockName { db, name: name.clone() });
         }

@@ -87,7 +87,7 @@ pub fn serve_if_freed(ctx: Context<'_>, name: ServerStr<'_>) {
 /// Hands the lock of this name to the first in line, if it is free. Where nobody is left in line, the unlock
 /// is published.
 pub fn serve(ctx: Context<'_>, name: ServerStr<'_>) -> Served {
-    if node::with(|node| node.role) == Role::Replica {
+    if node::with(|node| node.role == Role::Replica || node.grace.is_some()) {
         return Served::Done;
     }
     if ctx.writes_paused() {
@@ -315,6 +315,9 @@ impl Withdrawn {
 
 /// What is said to somebody who does not get the lock.
 fn denial(ctx: Context<'_>, name: ServerStr<'_>) -> Answer {
+    if let Some(left) = node::with(|node| node.grace_left()) {
+        return Answer::Refused(Refusal::Grace { left });
+    }
     let now = wall_clock(ctx);
     let standing = || match LockKey::peek(ctx, name)? {
         None => Ok(Standing::default()),

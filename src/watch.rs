@@ -35,11 +35,15 @@ impl Observer for Watch {
                 node::with(|node| {
                     node.role = Role::Master;
                     node.tokens.seed(now_us);
+                    node.begin_grace();
                 });
                 leases::observe_tokens(ctx);
             }
             ServerEvent::Demoted => {
-                node::with(|node| node.role = Role::Replica);
+                node::with(|node| {
+                    node.role = Role::Replica;
+                    node.grace = None;
+                });
                 turn::forget(ctx);
             }
             ServerEvent::Flushed(db) => leases::flushed(db),

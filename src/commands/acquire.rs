@@ -87,6 +87,9 @@ impl<'a> Acquire<'a> {
             key = LockKey::open(ctx, self.key)?;
             record = key.record(Some(self.owner), Detail::All)?;
         }
+        if let Some(left) = node::with(|node| node.grace_left()) {
+            return self.wait_out_grace(ctx, key, record, left);
+        }
         let lease = match record {
             // A transaction may pause writes itself and go on. Then the server hides an expired key, but
             // does not reap it, and a write to such a key would end the process.
@@ -119,6 +122,29 @@ impl<'a> Acquire<'a> {
                 let ttl = grant.lease.left(now);
                 Ok(Reply::Now(Standing { holds: grant.holds, ttl, token: grant.token }))
             }
+        }
+    }
+
+    /// During the grace even a lock that seems free may be held.
+    fn wait_out_grace(
+        &self,
+        ctx: Context<'_>,
+        key: LockKey<'_>,
+        record: Record,
+        left: u64,
+    ) -> Result<Reply, Refusal> {
+        let lease = key.lease();
+        drop(key);
+        match self.block {
+            Some(timeout)
+                if waiting::join(ctx, self.key, self.owner, self.ask, timeout)? == Joined::InLine =>
+            {
+                if !matches!(record, Record::Free { .. }) {
+                    leases::record(ctx, self.key, lease, wall_clock(ctx));
+                }
+                Ok(Reply::Later)
+            }
+            _ => Err(Refusal::Grace { left }),
         }
     }
 

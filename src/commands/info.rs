@@ -15,8 +15,8 @@ use crate::waiting::wall_clock;
 /// Tells who holds the lock, and how many wait in line for it. It works on replicas too, where nobody does.
 ///
 /// Replies with a map (with RESP2 a flat array): `state` (`held` or `free`), `owner` (null where free),
-/// `holds`, `ttl` (−2 where free, −1 where endless), `token` (0 where there is none) and `waiters`; with
-/// WAITERS also `line`: of the first `count` in line the owner, and how many milliseconds it has waited.
+/// `holds`, `ttl` (−2 where free, −1 where endless), `token` (0 where there is none), `waiters`
+/// and `grace` (the node's grace period, in milliseconds); with WAITERS also `line`: of the first `count` in line the owner, and how many milliseconds it has waited.
 pub struct Info<'a> {
     key: ServerStr<'a>,
     count: Option<u64>,
@@ -25,6 +25,8 @@ pub struct Info<'a> {
 /// Who is in line.
 struct Line {
     waiters: u32,
+    /// The grace period of this node, in milliseconds.
+    grace: u64,
     first: Option<Vec<(ServerString, u64)>>,
 }
 
@@ -78,7 +80,7 @@ impl<'a> Info<'a> {
                 let queue = node.lines.queue(db, name).take(count);
                 queue.map(|(owner, since)| (ServerString::new(owner), now.since(since))).collect()
             });
-            Line { waiters: node.lines.len(db, name), first }
+            Line { waiters: node.lines.len(db, name), grace: node.grace_period.length(now), first }
         })
     }
 
@@ -102,7 +104,7 @@ impl Reply {
             Self::Free => ("free", None, 0, -2, 0),
             Self::Held { owner, holds, ttl, token } => ("held", owner.as_ref(), *holds, *ttl, *token),
         };
-        ctx.reply_map(if line.first.is_some() { 7 } else { 6 });
+        ctx.reply_map(if line.first.is_some() { 8 } else { 7 });
         ctx.reply_bytes(b"state");
         ctx.reply_bytes(state.as_bytes());
         ctx.reply_bytes(b"owner");
@@ -115,6 +117,7 @@ impl Reply {
             ("ttl", ttl),
             ("token", token.cast_signed()),
             ("waiters", i64::from(line.waiters)),
+            ("grace", line.grace.cast_signed()),
         ];
         for (name, value) in integers {
             ctx.reply_bytes(name.as_bytes());

@@ -11,9 +11,13 @@ pub fn owner(arg: ServerStr<'_>) -> Result<ServerStr<'_>, Refusal> {
     Ok(arg)
 }
 
-/// A lease in milliseconds, from 1 to `max-ttl`.
+/// A lease in milliseconds, from 1 to `max-ttl`, and no longer than the grace covers.
 pub fn ttl(arg: ServerStr<'_>) -> Result<u64, Refusal> {
-    let max = node::with(|node| node.settings.max_ttl);
+    let max = node::with(|node| {
+        node.grace_period
+            .longest_lease()
+            .map_or(node.settings.max_ttl, |most| most.min(node.settings.max_ttl))
+    });
     integer(arg, 1, max).ok_or(Refusal::Ttl { max })
 }
 

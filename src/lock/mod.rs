@@ -7,6 +7,7 @@
 mod arena;
 mod chain;
 mod decide;
+mod grace;
 mod index;
 mod line;
 mod name;
@@ -18,6 +19,7 @@ mod token;
 mod wheel;
 
 pub use decide::{Ask, Attempt, Entry, Exhausted, Grant, Released, Writes, acquire, release, renew};
+pub use grace::GracePeriod;
 pub use line::{Lines, Newcomer, Ticket};
 pub use owner::{BadOwner, MODE_FIELD, TOKEN_FIELD, check_owner, is_redisson, is_reserved};
 pub use record::{LockHash, NotALock, Record};

@@ -54,6 +54,7 @@ fn in_resp2_info_is_a_flat_array() {
         (text("ttl"), Value::Int(-2)),
         (text("token"), Value::Int(0)),
         (text("waiters"), Value::Int(0)),
+        (text("grace"), Value::Int(0)),
     ];
     assert_eq!(
         plain(free),
@@ -74,6 +75,7 @@ fn in_resp3_info_is_a_map() {
         (text("ttl"), Value::Int(-1)),
         (text("token"), Value::Int(token)),
         (text("waiters"), Value::Int(0)),
+        (text("grace"), Value::Int(0)),
     ];
     assert_eq!(plain(held), Value::Map(fields.into()));
 }

@@ -10,6 +10,7 @@ mod docs;
 mod editing;
 mod events;
 mod field_cases;
+mod grace;
 mod helpers;
 mod hostile;
 mod info;

@@ -5,6 +5,8 @@
 //! `redis-server`, `REDIS_LOCK_MODULE` another module than the workspace's release build.
 
 mod bystanders;
+mod chain;
+mod churn;
 mod contender;
 mod contention;
 mod cpu;

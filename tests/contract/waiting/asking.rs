@@ -363,3 +363,23 @@ fn who_asks_again_without_waiting_keeps_its_place() {
     release(&mut con, "lock", "me");
     bob.assert_has_lock(&mut con, "bob");
 }
+
+#[test]
+fn in_resp3_the_answer_is_the_same() {
+    let (server, mut con) = start();
+    for (timeout, free) in [(0, "LOCK.RELEASE lock me"), (50, "PING")] {
+        let token = acquire(&mut con, "lock", "me", 30_000).token;
+        let mut waiting = server.connect_resp3();
+        let ask = command(&format!("LOCK.ACQUIRE lock bob 60000 BLOCK {timeout}"));
+        waiting.send_packed_command(&ask.get_packed_command()).unwrap();
+        if timeout == 0 {
+            await_waiting(&mut con, 1);
+        }
+        run(&mut con, free);
+        let Value::Array(answer) = waiting.recv_response().unwrap() else { panic!("no array") };
+        let expected =
+            if timeout == 0 { (Value::Int(1), info(&mut con, "lock").token) } else { (Value::Int(0), token) };
+        assert_eq!((&answer[0], &answer[2]), (&expected.0, &Value::Int(expected.1)));
+        force_release(&mut con, "lock");
+    }
+}

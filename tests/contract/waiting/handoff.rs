@@ -56,6 +56,22 @@ fn a_lease_that_others_have_cut_hands_over_at_its_end() {
     assert_hands_over(30_000, |con| run(con, "PEXPIRE lock 50"));
 }
 
+/// The server's own reaper has no part in it.
+#[test]
+fn the_end_of_a_lease_hands_over_without_active_expiry() {
+    assert_hands_over(300, |con| run(con, "DEBUG SET-ACTIVE-EXPIRE 0"));
+}
+
+#[test]
+fn a_lock_without_a_lease_hands_over_when_it_has_one_again() {
+    let (_server, mut con, [mut bob]) = start_line_behind(200, ["bob"]);
+    run(&mut con, "PERSIST lock");
+    sleep_until(now_ms() + 300);
+    assert_eq!(line(&mut con), ["bob"]);
+    run(&mut con, "PEXPIRE lock 50");
+    bob.assert_has_lock(&mut con, "bob");
+}
+
 #[test]
 fn a_release_in_a_transaction_hands_over() {
     assert_hands_over(30_000, |con| {

@@ -2,6 +2,7 @@
 
 mod asking;
 mod cases;
+mod cluster;
 mod config;
 mod foreign;
 mod handoff;
@@ -13,5 +14,6 @@ mod propagation;
 mod redisson;
 mod roles;
 mod same_turn;
+mod surroundings;
 mod telling;
 mod waiter;

@@ -126,6 +126,36 @@ fn an_owner_whose_lock_was_deleted_has_nothing_to_renew_or_release() {
     assert_eq!(line(&mut con), ["carol"]);
 }
 
+/// The first in line asks on another connection in the very turn in which the lock becomes free.
+#[test]
+fn who_is_first_and_asks_again_is_granted_twice() {
+    for free in ["LOCK.RELEASE lock me", "DEL lock", "DEBUG SLEEP 0.2"] {
+        let (_server, mut con, [mut bob, mut carol]) = start_line(["bob", "carol"]);
+        run(&mut con, "PEXPIRE lock 100");
+        let replies = at_once(&mut con, &[free, "LOCK.ACQUIRE lock bob 60000"]);
+        let again = Acquired::from_reply(replies[1].clone());
+        let granted = bob.granted();
+        assert_eq!((granted.holds, again.holds, again.token), (1, 2, granted.token), "{free}");
+        assert_eq!(line(&mut con), ["carol"], "{free}");
+        assert_eq!(release(&mut con, "lock", "bob"), Some(1));
+        assert_eq!(release(&mut con, "lock", "bob"), Some(0));
+        carol.assert_has_lock(&mut con, "carol");
+    }
+}
+
+#[test]
+fn who_is_second_and_asks_again_is_denied() {
+    for free in ["LOCK.RELEASE lock me", "DEL lock", "DEBUG SLEEP 0.2"] {
+        let (_server, mut con, [mut bob, mut carol]) = start_line(["bob", "carol"]);
+        run(&mut con, "PEXPIRE lock 100");
+        let replies = at_once(&mut con, &[free, "LOCK.ACQUIRE lock carol 60000"]);
+        assert_denied_by(&replies[1], bob.granted());
+        assert_eq!(line(&mut con), ["carol"], "{free}");
+        release(&mut con, "lock", "bob");
+        carol.assert_has_lock(&mut con, "carol");
+    }
+}
+
 /// Whoever blocks in the same write as what frees the lock joins at the end.
 #[test]
 fn who_blocks_comes_last() {

@@ -163,6 +163,20 @@ fn freeze(server: &Server) {
     eventually(PATIENCE, || fs::read_to_string(&status).unwrap().contains("(stopped)").then_some(()));
 }
 
+/// Waits until the end of a connection has come to a server that stands still.
+fn await_hangup(server: &Server) {
+    let server_side = format!(":{:04X}", server.port());
+    eventually(PATIENCE, || {
+        fs::read_to_string("/proc/net/tcp").unwrap().lines().find_map(|line| {
+            let fields: Vec<_> = line.split_whitespace().collect();
+            (fields[1].ends_with(&server_side) && fields[3] == CLOSE_WAIT).then_some(())
+        })
+    });
+}
+
+/// The state of a connection that the other side has closed.
+const CLOSE_WAIT: &str = "08";
+
 /// The server finds the release and the end of the connection at once, in either order.
 #[test]
 fn who_hangs_up_in_the_turn_of_its_grant_passes_it_on() {
@@ -185,6 +199,7 @@ fn who_hangs_up_in_the_turn_of_its_grant_passes_it_on() {
         let [bob, mut carol] = form_line(&server, &mut con, 30_000, ["bob", "carol"]);
         freeze(&server);
         orders[round % 2](&mut con, bob);
+        await_hangup(&server);
         server.thaw();
         assert_eq!(con.recv_response(), Ok(Value::Int(0)));
         carol.assert_has_lock(&mut con, "carol");

@@ -6,7 +6,7 @@ use super::request::MAX;
 use crate::resp::{Command, Reply};
 
 /// The fields of LOCK.INFO, in order; with WAITERS there is `line` too.
-pub const INFO_FIELDS: [&str; 6] = ["state", "owner", "holds", "ttl", "token", "waiters"];
+pub const INFO_FIELDS: [&str; 7] = ["state", "owner", "holds", "ttl", "token", "waiters", "grace"];
 
 /// The codes of errors that a command of the module may answer.
 const CODES: [&[u8]; 15] = [
@@ -65,7 +65,15 @@ fn check_info(words: &[Reply]) -> anyhow::Result<()> {
         "the fields are others"
     );
     let values: Vec<&Reply> = words.iter().skip(1).step_by(2).collect();
-    let [state, owner, Reply::Int(holds), Reply::Int(ttl), Reply::Int(token), Reply::Int(0..)] = values[..]
+    let [
+        state,
+        owner,
+        Reply::Int(holds),
+        Reply::Int(ttl),
+        Reply::Int(token),
+        Reply::Int(0..),
+        Reply::Int(0..),
+    ] = values[..]
     else {
         bail!("a field of the wrong kind");
     };
