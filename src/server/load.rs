@@ -105,6 +105,8 @@ pub(super) fn missing_functions() -> Vec<&'static str> {
         [
             probe("BlockClientOnKeys", raw::RedisModule_BlockClientOnKeys),
             probe("Call", raw::RedisModule_Call),
+            probe("CallReplyStringPtr", raw::RedisModule_CallReplyStringPtr),
+            probe("CallReplyType", raw::RedisModule_CallReplyType),
             probe("CloseKey", raw::RedisModule_CloseKey),
             probe("CreateCommand", raw::RedisModule_CreateCommand),
             probe("CreateString", raw::RedisModule_CreateString),

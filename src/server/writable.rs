@@ -25,20 +25,30 @@ impl Context<'_> {
     /// A command of ours that writes need not ask: the server has refused it then.
     pub fn accepts_writes(self, key: ServerStr<'_>) -> bool {
         // GETEX counts as a write, and without options changes nothing.
-        // SAFETY: Presence, Liveness; the format asks for the checks of a script (S), and one string follows.
+        // SAFETY: Presence, Liveness; the format asks for the checks of a script (S) and for errors as replies
+        // (E; without it Valkey 9 reads through a null pointer when it refuses), and one string follows.
         let reply = unsafe {
             let call = present(raw::RedisModule_Call);
-            call(self.as_ptr(), c"GETEX".as_ptr(), c"Ss".as_ptr(), key.as_ptr())
+            call(self.as_ptr(), c"GETEX".as_ptr(), c"SEs".as_ptr(), key.as_ptr())
         };
-        let error = Error::last_os_error();
-        match NonNull::new(reply) {
-            Some(reply) => {
-                // SAFETY: Presence; the reply is ours to free, once.
-                unsafe { present(raw::RedisModule_FreeCallReply)(reply.as_ptr()) };
-                true
-            }
-            // An administrator has renamed it: nobody can be asked.
-            None => error.raw_os_error() == Some(NO_SUCH_COMMAND),
-        }
+        // An administrator may have renamed the command: then nobody can be asked.
+        let is_unknown = Error::last_os_error().raw_os_error() == Some(NO_SUCH_COMMAND);
+        let Some(reply) = NonNull::new(reply) else { return is_unknown };
+        // SAFETY: Presence; the reply is not freed yet.
+        let kind = unsafe { present(raw::RedisModule_CallReplyType)(reply.as_ptr()) };
+        let accepts = kind != raw::REDISMODULE_REPLY_ERROR as i32 || is_unknown || is_wrong_type(reply);
+        // SAFETY: Presence; the reply is ours to free, once.
+        unsafe { present(raw::RedisModule_FreeCallReply)(reply.as_ptr()) };
+        accepts
+    }
+}
+
+/// Was the command executed, and found no string?
+fn is_wrong_type(error: NonNull<raw::RedisModuleCallReply>) -> bool {
+    let mut length = 0;
+    // SAFETY: Presence; the text of an error is as long as is said, and lives as long as the reply.
+    unsafe {
+        let start = present(raw::RedisModule_CallReplyStringPtr)(error.as_ptr(), &raw mut length);
+        !start.is_null() && std::slice::from_raw_parts(start.cast::<u8>(), length).starts_with(b"WRONGTYPE")
     }
 }

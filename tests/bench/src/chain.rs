@@ -19,7 +19,7 @@ use crate::swarm::Swarm;
 const NAME: &str = "orders:chain";
 
 /// A lease that outlives the benchmark.
-const LONG_LEASE: &str = "3600000";
+const LONG_LEASE: &str = "1800000";
 
 /// Connections that all take their turn, however long the line is: so each grant goes to one that
 /// was silent for as long, and only the line's length differs.

@@ -21,7 +21,7 @@ const NAME: &str = "orders:churn";
 const CLIENTS: usize = 1_000;
 
 /// A lease that outlives the benchmark.
-const LONG_LEASE: &str = "3600000";
+const LONG_LEASE: &str = "1800000";
 
 /// How the waiters leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,7 +29,7 @@ const QUICK_CROWD: usize = 5_000;
 const OTHER_FILES: usize = 500;
 
 /// Leases and waits outlive the benchmark.
-const LONG: &str = "3600000";
+const LONG: &str = "1800000";
 
 /// What a crowd waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -224,6 +224,6 @@ fn command_getkeys_finds_the_key_of_one_who_waits() {
 #[test]
 fn a_script_sees_the_line() {
     let (_server, mut con, [_bob]) = start_line(["bob"]);
-    let script = "return redis.call('LOCK.INFO', KEYS[1], 'WAITERS', 1)[14][1][1]";
+    let script = "return redis.call('LOCK.INFO', KEYS[1], 'WAITERS', 1)[16][1][1]";
     assert_eq!(cmd("EVAL_RO").arg(script).arg(1).arg("lock").query(&mut con), Ok("bob".to_owned()));
 }

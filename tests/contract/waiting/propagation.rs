@@ -48,9 +48,11 @@ fn a_release_that_hands_over_is_one_transaction() {
     }
 }
 
+/// Redis 7.0 can't do the same when its own reaper comes first.
 #[test]
 fn the_end_of_a_lease_that_hands_over_is_one_transaction() {
     let (_server, mut con, mut stream, [mut bob, _carol]) = start_with_stream(["bob", "carol"]);
+    run(&mut con, "DEBUG SET-ACTIVE-EXPIRE 0");
     run(&mut con, "PEXPIRE lock 100");
     stream.propagated(&mut con);
     let granted = bob.granted();

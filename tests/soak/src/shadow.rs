@@ -114,6 +114,11 @@ impl Shadow {
         &self.values[lock.index()]
     }
 
+    /// The database that the stream is in.
+    pub fn db(&self) -> u8 {
+        self.db
+    }
+
     /// Hands out what happened, and begins anew.
     pub fn cut(&mut self) -> (Vec<Vec<Value>>, Vec<Happening>) {
         let now = self.values.iter().map(|value| vec![value.clone()]).collect();
