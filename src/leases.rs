@@ -10,6 +10,11 @@ use crate::node::{self, LockName, Node, Role};
 use crate::server::{Access, Context, Key, ServerStr, ServerString};
 use crate::unlocks::{self, Cause};
 
+/// The wall clock by which leases begin.
+pub fn wall_clock(ctx: Context<'_>) -> WallMs {
+    WallMs(ctx.wall_clock_us() / 1000)
+}
+
 /// Records that the lock of this name has this lease, so that its end is noticed.
 pub fn record(ctx: Context<'_>, name: ServerStr<'_>, lease: Lease, now: WallMs) {
     let db = ctx.db();
@@ -139,5 +144,5 @@ fn look_again(ctx: Context<'_>, name: ServerStr<'_>, key: &Key<'_>) {
         Some(Origin::Redisson) if known() => {}
         _ => return gone(ctx, name, Cause::Vanished),
     }
-    record(ctx, name, lock_hash::lease(key), WallMs(ctx.wall_clock_us() / 1000));
+    record(ctx, name, lock_hash::lease(key), wall_clock(ctx));
 }

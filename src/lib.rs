@@ -13,6 +13,7 @@
 //! * [`lock_hash`] — what the hash at a key says about a lock.
 //! * [`node`] — what this node knows: the table of leases, the token counter, settings, counts.
 //! * [`settings`], [`metrics`] — what an operator sets, and what happened so far.
+//! * [`answer`] — the reply of an ACQUIRE, at once or after a wait.
 //! * [`refusal`] — why a command was refused, and what the client is told.
 //! * [`lock`] — what a lock is and what each command does to it, in plain Rust: start here.
 //! * [`server`] — the server's module API behind safe types, and the only unsafe code.
@@ -20,6 +21,7 @@
 //! Each uses only what stands below it in this list.
 #![deny(unsafe_code)]
 
+mod answer;
 mod commands;
 mod config;
 mod leases;

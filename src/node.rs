@@ -7,9 +7,9 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
+use crate::answer::{Answer, Standing};
 use crate::lock::{GracePeriod, LeaseTable, Lines, MonotonicMs, TokenCounter, TrackedLock};
 use crate::metrics::Metrics;
-use crate::refusal::Refusal;
 use crate::server::{Blocked, ServerString, Timer};
 use crate::settings::Settings;
 
@@ -36,27 +36,6 @@ pub enum Topology {
 /// A request that waits in line, as the server knows it; `waiting` says what becomes of it.
 #[derive(Debug)]
 pub struct Request;
-
-/// What a request in line is told in the end.
-#[derive(Clone, Copy, Debug)]
-pub enum Answer {
-    /// How the lock stands towards its owner.
-    Standing(Standing),
-    /// Nobody can have the lock.
-    Refused(Refusal),
-}
-
-/// How a lock stands towards an owner: the reply of an ACQUIRE.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
-    /// The owner's holds; 0: denied.
-    pub holds: u64,
-    /// The milliseconds left of the lease that stands now; −1 where it is endless, 0 where nobody holds the
-    /// lock.
-    pub ttl: i64,
-    /// The token of the hold that stands now, 0 where there is none.
-    pub token: u64,
-}
 
 /// A lock's database and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

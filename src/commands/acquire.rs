@@ -1,15 +1,16 @@
 //! `LOCK.ACQUIRE`
 
 use super::options::{self, Known, Options};
-use crate::leases;
+use crate::answer::{Answer, Standing};
+use crate::leases::{self, wall_clock};
 use crate::lock::{self, Ask, Attempt, Entry, Grant, Lease, Record, WallMs};
 use crate::lock_hash::Detail;
 use crate::lock_key::LockKey;
-use crate::node::{self, Answer, Standing};
+use crate::node;
 use crate::refusal::Refusal;
 use crate::server::{Arg, ArgKind, Args, Command, Context, KeyUse, ServerStr, Spec};
 use crate::turn;
-use crate::waiting::{self, Joined, wall_clock};
+use crate::waiting::{self, Joined};
 
 /// `LOCK.ACQUIRE key owner ttl [HOLDS n] [TOKEN t] [BLOCK timeout]`
 ///

@@ -1,6 +1,7 @@
 //! `LOCK.INFO`
 
 use super::options::{Known, Options};
+use crate::leases::wall_clock;
 use crate::lock::{Record, WallMs};
 use crate::lock_hash::Detail;
 use crate::lock_key::LockKey;
@@ -8,7 +9,6 @@ use crate::node;
 use crate::refusal::Refusal;
 use crate::server::{Arg, ArgKind, Args, Command, Context, KeyUse, ServerStr, ServerString, Spec};
 use crate::turn;
-use crate::waiting::wall_clock;
 
 /// `LOCK.INFO key [WAITERS count]`
 ///

@@ -1,7 +1,7 @@
 //! `LOCK.RENEW`
 
 use super::options::{self, Known, Options};
-use crate::leases;
+use crate::leases::{self, wall_clock};
 use crate::lock::{self, Lease};
 use crate::lock_hash::Detail;
 use crate::lock_key::LockKey;
@@ -9,7 +9,7 @@ use crate::node;
 use crate::refusal::Refusal;
 use crate::server::{Arg, ArgKind, Args, Command, Context, KeyUse, ServerStr, Spec};
 use crate::turn;
-use crate::waiting::{self, wall_clock};
+use crate::waiting;
 
 /// `LOCK.RENEW key owner ttl [TOKEN t]`
 ///

@@ -175,8 +175,8 @@ fn stay(
     let mut raw = RawConnection::open(server.port())?;
     let each = |now: u64, base: u64| (now as f64 - base as f64) / crowd as f64;
     let rest = |samples: &mut Samples| {
-        for _ in 0..effort.pick(1, 3) {
-            samples.push(cpu_at_rest(server, Duration::from_secs(effort.pick(1, 3)))?);
+        for _ in 0..effort.pick(2, 5) {
+            samples.push(cpu_at_rest(server, Duration::from_secs(effort.pick(1, 2)))?);
         }
         anyhow::Ok(())
     };
@@ -264,10 +264,10 @@ fn grants(effort: Effort, crowd: usize) -> anyhow::Result<Section> {
     let lengths = [10, 1_000, crowd];
     let mut chain = Chain::start(crowd)?;
     let mut measured = [(); 3].map(|()| Samples::default());
-    for _ in 0..effort.pick(3, 7) {
+    for _ in 0..effort.pick(5, 7) {
         for (length, samples) in lengths.into_iter().zip(&mut measured) {
             chain.have_in_line(length)?;
-            samples.push(chain.measure(effort.pick(1_000, 5_000))?);
+            samples.push(chain.measure(effort.pick(2_000, 5_000))?);
         }
         chain.dismiss()?;
     }
