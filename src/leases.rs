@@ -6,7 +6,7 @@
 
 use crate::lock::{Lease, TrackedLock, WallMs};
 use crate::lock_hash::{self, Origin};
-use crate::node::{self, LockName, Node, Role};
+use crate::node::{self, Handoff, LockName, Node, Role};
 use crate::server::{Access, Context, Key, ServerStr, ServerString};
 use crate::unlocks::{self, Cause};
 
@@ -73,6 +73,8 @@ pub fn flushed(db: Option<u32>) {
 pub fn swapped(first: u32, second: u32) {
     node::with(|node| {
         let locks = node.leases.swap(first, second);
+        let handoffs = std::mem::take(&mut node.turn.handoffs).into_iter();
+        node.turn.handoffs = handoffs.map(|(lock, handoff)| (lock.swapped(first, second), handoff)).collect();
         judge_later(node, locks);
     });
 }
@@ -133,9 +135,23 @@ pub fn review(ctx: Context<'_>, name: ServerStr<'_>) {
     }
 }
 
+/// A lock that was handed over in this turn may have been renamed or moved before its holder was told.
+fn follow(node: &mut Node, lock: LockName, token: u64) {
+    let is_it = |(at, handoff): &(&LockName, &Handoff)| {
+        handoff.token == token && !node.leases.contains(at.db, &at.name)
+    };
+    let Some(before) = node.turn.handoffs.iter().find(is_it).map(|(at, _)| at.clone()) else { return };
+    if let Some(handoff) = node.turn.handoffs.remove(&before) {
+        node.turn.handoffs.insert(lock, handoff);
+    }
+}
+
 fn look_again(ctx: Context<'_>, name: ServerStr<'_>, key: &Key<'_>) {
     if let Some(token) = lock_hash::token(key) {
-        node::with(|node| node.tokens.observe(token));
+        node::with(|node| {
+            node.tokens.observe(token);
+            follow(node, LockName { db: ctx.db(), name: name.bytes().into() }, token);
+        });
     }
     let known = || node::with(|node| node.leases.contains(ctx.db(), name.bytes()));
     match lock_hash::held(key) {

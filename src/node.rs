@@ -46,6 +46,18 @@ pub struct LockName {
     pub name: Box<[u8]>,
 }
 
+impl LockName {
+    /// The name after a SWAPDB of these databases.
+    pub fn swapped(self, first: u32, second: u32) -> Self {
+        let db = match self.db {
+            db if db == first => second,
+            db if db == second => first,
+            db => db,
+        };
+        Self { db, ..self }
+    }
+}
+
 /// A lock that its line has got, and that nobody has been told of: who goes before that never had it.
 #[derive(Debug)]
 pub struct Handoff {

@@ -31,7 +31,7 @@ pub fn settle(ctx: Context<'_>) {
             lease.filter(|at| needed(at, &node.timers.lease)),
             node.lines.next_wake().filter(|at| needed(at, &node.timers.wait)),
             node.grace.filter(|at| needed(at, &node.timers.grace)),
-            node.timers.turn.is_none() && !node.turn.is_empty(),
+            node.timers.turn.is_none() && node.role == Role::Master && !node.turn.is_empty(),
         )
     });
     if let Some(at) = lease {
@@ -57,10 +57,12 @@ pub fn settle_after_event(ctx: Context<'_>) {
     }
 }
 
-/// Stops all timers and forgets what waits for the end of the turn: a replica does nothing of its own.
+/// Stops all timers and forgets what waits for the end of the turn: a replica does nothing of its own. What was
+/// handed over and not told can't be taken back now; it is when this node is promoted with the same data.
 pub fn forget(ctx: Context<'_>) {
     let Timers { lease, wait, grace, turn } = node::with(|node| {
-        node.turn = Turn::default();
+        let handoffs = std::mem::take(&mut node.turn.handoffs);
+        node.turn = Turn { handoffs, ..Turn::default() };
         std::mem::take(&mut node.timers)
     });
     let timed = [lease, wait, grace].into_iter().flatten().map(|(timer, _)| timer);

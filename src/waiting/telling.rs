@@ -80,12 +80,14 @@ impl Waiting for Request {
     }
 
     fn give_up(ctx: Context<'_>, args: Args<'_>, ticket: Ticket) {
-        node::with(|node| {
+        let was_in_line = node::with(|node| {
             let was_in_line = leave(node, ticket).is_some();
             node.metrics.wait_timed_out += u64::from(was_in_line);
+            was_in_line
         });
-        match args.as_slice().first() {
+        match args.as_slice().first().filter(|_| was_in_line) {
             Some(name) => denial(ctx, *name).send(ctx),
+            // It was handed the lock a moment ago, which is taken back when the turn ends.
             None => Answer::Standing(Standing::default()).send(ctx),
         }
     }

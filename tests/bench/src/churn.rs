@@ -5,14 +5,19 @@ use redis::Connection;
 use redis_lock_testkit::Server;
 
 use crate::contender::OWNER;
-use crate::crowd::server_for;
+use crate::crowd::{Crowd, server_for};
 use crate::effort::Effort;
 use crate::line::{FOREVER, info, owner, wait_for_waiters};
 use crate::memory;
 use crate::peer::{Peer, first_integer, packed};
+use crate::queue::Queue;
 use crate::raw::{Batch, RawConnection, Rehearsed, Reply};
 use crate::report::{Figure, Section};
 use crate::swarm::Swarm;
+
+/// How many leave a line for good.
+const QUICK_LEAVERS: usize = 2_000;
+const FULL_LEAVERS: usize = 10_000;
 
 /// The lock.
 const NAME: &str = "orders:churn";
@@ -92,7 +97,36 @@ impl Churn {
     }
 }
 
-/// Compares the memory in use before and after.
+/// Compares the memory in use before a crowd joins, while it waits and when all have left.
+pub fn leave(effort: Effort) -> anyhow::Result<Section> {
+    // A server keeps what it has lent its modules' waiters, and gives it up by hundreds a second only.
+    let size = effort.pick(QUICK_LEAVERS, FULL_LEAVERS);
+    let columns = ["they waited for", "kB used before", "while they wait", "after", "bytes left of each"];
+    let mut section =
+        Section::new(format!("{size} connections that waited and have left the line"), &columns);
+    for queue in [Queue::OneLock, Queue::OwnLocks, Queue::List] {
+        let mut crowd = Crowd::start(size, queue)?;
+        crowd.gather(size)?;
+        let before = crowd.bytes()?;
+        crowd.wait_for(queue)?;
+        let during = crowd.bytes()?;
+        RawConnection::open(crowd.server.port())?.send(&queue.dismissed(size))?;
+        crowd.swarm.expect(size, |_| Ok(()))?;
+        let after = crowd.bytes()?;
+        let mut row = vec![queue.label().to_owned()];
+        row.extend([before, during, after].map(|bytes| format!("{:.0}", bytes / 1_024.0)));
+        row.push(format!("{:.1}", (after - before) / size as f64));
+        section.rows.push(row);
+        if queue != Queue::List {
+            let name = format!("left of what the waiters took, {}", queue.label());
+            let share = (after - before) / (during - before) * 100.0;
+            section.figures.push(Figure::single(name, share, "%", 1.0));
+        }
+    }
+    Ok(section)
+}
+
+/// Compares the memory in use before and after many have come and gone.
 pub fn run(effort: Effort) -> anyhow::Result<Section> {
     let rounds = effort.pick(10, 1_000);
     let server = server_for(CLIENTS);

@@ -26,6 +26,7 @@ mod pace;
 mod pair;
 mod peer;
 mod profile;
+mod queue;
 mod race;
 mod raw;
 mod redisson;

@@ -383,3 +383,20 @@ fn in_resp3_the_answer_is_the_same() {
         force_release(&mut con, "lock");
     }
 }
+
+#[test]
+fn a_request_that_would_count_too_far_is_refused_and_the_grant_stands() {
+    let (server, mut con) = start();
+    acquire(&mut con, "lock", "me", 30_000);
+    let ask = format!("LOCK.ACQUIRE lock bob 60000 HOLDS {MAX_NUMBER} BLOCK 0");
+    let mut most = Waiter::join(&server, &ask);
+    let mut more = Waiter::join_for(&server, "bob");
+    let mut carol = Waiter::join_for(&server, "carol");
+    release(&mut con, "lock", "me");
+    assert_eq!(most.granted().holds, MAX_NUMBER);
+    let refused = more.error();
+    assert!(refused.starts_with("ERR the hold count "), "{refused}");
+    assert_eq!(line(&mut con), ["carol"]);
+    assert_eq!(release_to(&mut con, "lock", "bob", 0), Some(0));
+    carol.assert_has_lock(&mut con, "carol");
+}

@@ -256,3 +256,50 @@ fn a_re_entry_at_the_instant_of_expiry_makes_no_second_holder() {
     }
     assert!((1..ROUNDS * LANES).contains(&kept), "{kept} of {} came in time", ROUNDS * LANES);
 }
+
+/// Each lease ends in the very millisecond in which the one who waits for it gives up.
+#[test]
+fn who_gives_up_at_the_end_of_the_lease_has_the_lock_or_knows_that_not() {
+    const LANES: usize = 100;
+    let (server, mut con) = start();
+    let mut waiters: Vec<_> = (0..LANES).map(|_| Waiter::connect(&server)).collect();
+    for round in 0..5 {
+        let mut takes = redis::pipe();
+        for lane in 0..LANES {
+            takes.cmd("LOCK.ACQUIRE").arg(lane).arg("me").arg(500).ignore();
+        }
+        takes.exec(&mut con).unwrap();
+        let end: i64 = call(&mut con, "PEXPIRETIME 0");
+        for (lane, waiter) in waiters.iter_mut().enumerate() {
+            let timeout = (end - now_ms() + lane as i64 % 3).max(1);
+            waiter.send(&[&format!("LOCK.ACQUIRE {lane} bob 60000 BLOCK {timeout}")]);
+        }
+        for (lane, waiter) in waiters.iter_mut().enumerate() {
+            let answer = waiter.answer();
+            waiter.assert_in_step();
+            let key = lane.to_string();
+            let has_it = info(&mut con, &key).is_held_by("bob");
+            assert_eq!(answer.holds == 1, has_it, "round {round}, {key}: {answer:?}");
+        }
+        run(&mut con, "FLUSHALL");
+    }
+}
+
+#[test]
+fn a_line_of_very_short_leases_is_served_to_its_end() {
+    const WAITERS: usize = 200;
+    let (server, mut con) = start();
+    acquire(&mut con, "lock", "me", 60_000);
+    let mut waiters: Vec<_> = (0..WAITERS).map(|_| Waiter::connect(&server)).collect();
+    for (number, waiter) in waiters.iter_mut().enumerate() {
+        waiter.send(&[&format!("LOCK.ACQUIRE lock owner-{number} {} BLOCK 0", 1 + number % 2)]);
+    }
+    await_waiting(&mut con, WAITERS as i64);
+    run(&mut con, "LOCK.RELEASE lock me");
+    let mut tokens: Vec<_> = waiters.iter_mut().map(|waiter| waiter.granted().token).collect();
+    tokens.sort_unstable();
+    tokens.dedup();
+    assert_eq!(tokens.len(), WAITERS);
+    waiters.iter_mut().for_each(Waiter::assert_in_step);
+    assert_eq!(info_field(&mut con, "lock", "lock_handed_over"), WAITERS as i64);
+}

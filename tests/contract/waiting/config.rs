@@ -45,6 +45,19 @@ fn one_too_many_is_refused_whatever_it_waits_for() {
 }
 
 #[test]
+fn who_may_not_wait_anyway_is_denied_even_where_the_line_is_full() {
+    let server = Server::with_module().module_arg("max-waiters", "1").start();
+    let mut con = server.connect();
+    let [_bob] = form_line(&server, &mut con, 30_000, ["bob"]);
+    let (reply,): (redis::Value,) = redis::pipe()
+        .atomic()
+        .add_command(command("LOCK.ACQUIRE lock dave 60000 BLOCK 0"))
+        .query(&mut con)
+        .unwrap();
+    assert_eq!(Acquired::from_reply(reply).holds, 0);
+}
+
+#[test]
 fn a_lower_limit_binds_newcomers_and_leaves_the_line_alone() {
     let (server, mut con, [mut bob, mut carol]) = start_line(["bob", "carol"]);
     run(&mut con, "CONFIG SET lock.max-waiters 1");

@@ -4,6 +4,7 @@ mod asking;
 mod cases;
 mod cluster;
 mod config;
+mod databases;
 mod foreign;
 mod handoff;
 mod info;

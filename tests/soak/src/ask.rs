@@ -29,8 +29,8 @@ pub enum Ask {
     Info { lock: Lock },
     /// CLIENT KILL
     Kill { id: u64 },
-    /// CLIENT UNBLOCK, of a client whose waiting request has this serial number.
-    Unblock { id: u64, serial: Option<u64>, form: Form },
+    /// CLIENT UNBLOCK, of a client by its number here and there, and which request of it waits by now.
+    Unblock { client: usize, id: u64, serial: Option<u64>, form: Form },
     /// Anything that edits keys by itself, and which locks that may touch.
     Foreign { command: Command, touches: Vec<Lock> },
     /// Anything else whose reply is of no interest.
@@ -74,7 +74,8 @@ impl Ask {
         let text = |text: String| text.into_bytes();
         match self {
             Self::Acquire { lock, owner, ttl, holds, block } => {
-                let mut command = vec![b"LOCK.ACQUIRE".to_vec(), lock.name(), owner.name(), text(ttl.to_string())];
+                let mut command =
+                    vec![b"LOCK.ACQUIRE".to_vec(), lock.name(), owner.name(), text(ttl.to_string())];
                 if let Some(holds) = holds {
                     command.extend([b"HOLDS".to_vec(), text(holds.to_string())]);
                 }
@@ -143,7 +144,17 @@ impl Ask {
         })
     }
 
-    /// The lock and the owner, if it asks for a lock.
+    /// Does an owner ask for a lock by it, or act on it?
+    pub fn is_for(&self, place: (Lock, Owner)) -> bool {
+        self.parts().iter().any(|part| match part {
+            Self::Acquire { lock, owner, .. }
+            | Self::Renew { lock, owner, .. }
+            | Self::Release { lock, owner, .. } => (*lock, *owner) == place,
+            _ => false,
+        })
+    }
+
+    /// The locks and the owners in whose names it asks for them.
     pub fn wants(&self) -> Vec<(Lock, Owner)> {
         let wanted = |part: &&Self| match part {
             Self::Acquire { lock, owner, .. } => Some((*lock, *owner)),

@@ -51,13 +51,7 @@ impl Connection {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
-        Ok(Self {
-            stream,
-            output: Vec::new(),
-            input: Vec::new(),
-            parsed: 0,
-            chunk: vec![0; 16 << 10].into(),
-        })
+        Ok(Self { stream, output: Vec::new(), input: Vec::new(), parsed: 0, chunk: vec![0; 16 << 10].into() })
     }
 
     /// Has a command sent with the next [`flush`](Self::flush).

@@ -95,8 +95,9 @@ impl Fleet {
     /// # Errors
     /// When the server refuses.
     pub fn connect(port: u16, count: usize) -> anyhow::Result<Self> {
-        let clients =
-            (0..count).map(|number| Client::open(port, (number % usize::from(DATABASES)) as u8)).collect::<anyhow::Result<_>>()?;
+        let clients = (0..count)
+            .map(|number| Client::open(port, (number % usize::from(DATABASES)) as u8))
+            .collect::<anyhow::Result<_>>()?;
         Ok(Self { port, clients })
     }
 

@@ -52,7 +52,9 @@ impl Trade {
                 let to = format!("{} REPLACE", String::from_utf8_lossy(&other.name()));
                 (on("COPY", lock, &to), vec![other])
             }
-            72..80 if self.between_databases => (on("MOVE", lock, &beyond.db().to_string()), vec![lock, beyond]),
+            72..80 if self.between_databases => {
+                (on("MOVE", lock, &beyond.db().to_string()), vec![lock, beyond])
+            }
             80..84 if self.between_databases => {
                 let to = format!("{} DB {} REPLACE", String::from_utf8_lossy(&lock.name()), beyond.db());
                 (on("COPY", lock, &to), vec![beyond])

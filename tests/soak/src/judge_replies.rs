@@ -27,7 +27,6 @@ struct Court<'c> {
 /// What a client found out by its replies.
 #[derive(Default)]
 struct Findings {
-    told: Vec<i64>,
     released: Vec<(Lock, Owner)>,
     forced: Vec<Lock>,
     surely_unblocked: Vec<u64>,
@@ -45,8 +44,7 @@ impl Play {
         for answer in &court.current.answers {
             court.judge(answer, &mut findings)?;
         }
-        let Findings { told, released, forced, surely_unblocked } = findings;
-        self.current.told.extend(told);
+        let Findings { released, forced, surely_unblocked } = findings;
         self.current.released.extend(released);
         self.current.forced.extend(forced);
         let serials = surely_unblocked.iter();
@@ -86,12 +84,14 @@ impl Court<'_> {
     ) -> anyhow::Result<()> {
         let fine = match (ask, reply) {
             (Ask::Acquire { lock, owner, .. }, _) => {
-                let told = self.judge_acquire(answer, ask, (*lock, *owner), reply)?;
-                findings.told.extend(told);
+                self.judge_acquire(answer, ask, (*lock, *owner), reply)?;
                 true
             }
             (
-                Ask::Release { lock, .. } | Ask::Renew { lock, .. } | Ask::Force { lock } | Ask::Info { lock },
+                Ask::Release { lock, .. }
+                | Ask::Renew { lock, .. }
+                | Ask::Force { lock }
+                | Ask::Info { lock },
                 Reply::Error(text),
             ) => text.starts_with(b"WRONGTYPE") && self.was(*lock, |value| matches!(value, Value::Alien(_))),
             (Ask::Release { lock, owner, .. }, Reply::Int(left)) => {
@@ -103,7 +103,8 @@ impl Court<'_> {
                     None => false,
                 })
             }
-            (Ask::Release { lock, owner, .. }, Reply::Nil) | (Ask::Renew { lock, owner, .. }, Reply::Int(0)) => {
+            (Ask::Release { lock, owner, .. }, Reply::Nil)
+            | (Ask::Renew { lock, owner, .. }, Reply::Int(0)) => {
                 self.was_not_held_by(*lock, *owner, answer.wall)
             }
             (Ask::Renew { lock, owner, .. }, Reply::Int(1)) => {
@@ -134,22 +135,22 @@ impl Court<'_> {
         let text = format!("UNFOUNDED REPLY: {ask:?} is told {reply:?}");
         match Lock::all().find(|lock| ask.concerns(*lock)) {
             Some(lock) => Violation::of(lock, format!("{text}; it was {:?}", self.states(lock))),
-            None => Violation { lock: None, ..Violation::of(Lock::new(0, 0), text) },
+            None => Violation::of_none(text),
         }
     }
 
-    /// Judges the reply to an ACQUIRE: the token, if it got the lock.
+    /// Judges the reply to an ACQUIRE.
     fn judge_acquire(
         &mut self,
         answer: &Answer,
         ask: &Ask,
         (lock, owner): (Lock, Owner),
         reply: &Reply,
-    ) -> anyhow::Result<Option<i64>> {
+    ) -> anyhow::Result<()> {
         let sent = &answer.sent;
         let waited = sent.ask.may_wait();
         match (reply, reply.integers()) {
-            (_, Some([holds @ 1.., ttl, token])) => {
+            (_, Some([holds @ (1..), ttl, token])) => {
                 let began = sent.wall - SLACK..=answer.wall + SLACK;
                 let is_it = |hash: &Hash| {
                     hash.owners.get(&owner) == Some(&holds)
@@ -160,7 +161,6 @@ impl Court<'_> {
                     return Err(self.unfounded(ask, reply).into());
                 }
                 self.tally.handoffs += u64::from(waited && sent.round < self.current.round);
-                return Ok(Some(token));
             }
             (_, Some([0, ttl, token])) => {
                 let stood = match token {
@@ -181,16 +181,16 @@ impl Court<'_> {
                 }
                 self.tally.wrong_type += 1;
             }
-            _ if reply.is_error("UNBLOCKED") && waited && self.was_unblocked(sent.serial) => {
+            _ if reply.is_error("UNBLOCKED") && waited && self.was_unblocked(answer.client) => {
                 self.tally.unblocked += 1;
             }
             _ => return Err(self.unfounded(ask, reply).into()),
         }
-        Ok(None)
+        Ok(())
     }
 
-    fn was_unblocked(&self, serial: u64) -> bool {
-        [self.previous, self.current].iter().any(|segment| segment.unblocked.contains(&serial))
+    fn was_unblocked(&self, client: usize) -> bool {
+        [self.previous, self.current].iter().any(|segment| segment.unblocked.contains(&client))
     }
 
     /// A request in line was denied: when its time was up, or because somebody took it out.
@@ -198,7 +198,7 @@ impl Court<'_> {
         let sent = &answer.sent;
         let Ask::Acquire { block: Some(block), .. } = sent.ask else { return Ok(()) };
         let waited = answer.at.duration_since(sent.at);
-        if self.was_unblocked(sent.serial) {
+        if self.was_unblocked(answer.client) {
             self.tally.unblocked += 1;
         } else if block > 0 && waited.as_millis() as u64 >= block {
             let late = waited.saturating_sub(std::time::Duration::from_millis(block));
@@ -218,7 +218,19 @@ impl Court<'_> {
             [_, state, _, Reply::Nil, _, Reply::Int(0), _, Reply::Int(-2), _, Reply::Int(0), ..] => {
                 state.text() == Some(b"free") && self.was_free(lock, wall)
             }
-            [_, state, _, Reply::Text(owner), _, Reply::Int(holds), _, Reply::Int(_), _, Reply::Int(token), ..] => {
+            [
+                _,
+                state,
+                _,
+                Reply::Text(owner),
+                _,
+                Reply::Int(holds),
+                _,
+                Reply::Int(_),
+                _,
+                Reply::Int(token),
+                ..,
+            ] => {
                 let owner = Owner::of_name(owner);
                 state.text() == Some(b"held")
                     && self.was_lock(lock, |hash| {
@@ -270,7 +282,8 @@ impl Play {
             let Ask::Acquire { block: Some(block @ 1..), .. } = sent.ask else { continue };
             let waited = sent.at.elapsed();
             if waited.as_millis() as u64 > block + LATE {
-                let text = format!("NO TIME-OUT after {waited:?} of {:?} (client {})", sent.ask, waiter.client);
+                let text =
+                    format!("NO TIME-OUT after {waited:?} of {:?} (client {})", sent.ask, waiter.client);
                 return Err(Violation::of(waiter.lock, text).into());
             }
         }

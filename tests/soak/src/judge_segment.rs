@@ -1,9 +1,7 @@
 //! Holds what the replication stream told of a round against the replies that are known a round later.
 
-use std::collections::HashSet;
-
 use crate::cast::{Lock, Owner};
-use crate::fleet::{End, Waiter};
+use crate::fleet::Waiter;
 use crate::play::Play;
 use crate::segment::Segment;
 use crate::shadow::{Happening, Hash};
@@ -16,23 +14,20 @@ impl Play {
     /// When a promise was broken.
     pub fn judge_previous(&mut self) -> anyhow::Result<()> {
         let previous = std::mem::take(&mut self.previous);
-        let mut ended = HashSet::new();
-        for happening in previous.happened.iter().rev() {
+        for happening in &previous.happened {
             match happening {
                 Happening::Granted { lock, owner, token } => {
                     self.tally.grants += 1;
                     self.judge_order(&previous, *lock, *owner)?;
-                    let is_over = ended.contains(token);
-                    self.judge_telling(&previous, (*lock, *owner), *token, is_over)?;
+                    self.judge_telling(&previous, (*lock, *owner), *token)?;
                 }
-                Happening::Ended { lock, hash, by } => {
-                    ended.insert(hash.token);
-                    self.judge_end(&previous, *lock, hash, *by)?;
-                }
+                Happening::Ended { lock, hash, by } => self.judge_end(&previous, *lock, hash, *by)?,
+                Happening::Carried(_) => {}
             }
         }
         self.judge_releases(&previous)?;
         self.judge_unblocked(&previous)?;
+        self.before = previous.happened;
         self.judge_waits()
     }
 
@@ -54,27 +49,28 @@ impl Play {
 
     /// Somebody is told of each grant, unless the reply was lost with a connection whose end the server could
     /// not know of before.
-    fn judge_telling(
-        &mut self,
-        segment: &Segment,
-        place: (Lock, Owner),
-        token: i64,
-        is_over: bool,
-    ) -> anyhow::Result<()> {
+    fn judge_telling(&mut self, segment: &Segment, place: (Lock, Owner), token: i64) -> anyhow::Result<()> {
         if segment.told.contains(&token) || self.current.told.contains(&token) {
             return Ok(());
         }
-        let excused = segment.losses.iter().any(|loss| {
-            let fresh = |round| matches!(loss.end, End::HungUp(_)) || round == segment.round;
-            loss.sent.iter().any(|sent| fresh(sent.round) && sent.ask.wants().contains(&place))
-        });
-        if excused {
+        if segment.may_have_lost_reply(place) {
             self.tally.reply_lost += 1;
             return Ok(());
         }
+        if segment.confirmed.contains(&place) {
+            self.tally.confirmed += 1;
+            return Ok(());
+        }
         // Taken back at once, or withdrawn, or deleted in the same turn.
-        if is_over {
+        if !self.shadow.has_token(token) {
             self.tally.taken_back += 1;
+            return Ok(());
+        }
+        // Somebody has carried the hash to another name in the very turn of the grant.
+        let carried =
+            |happening: &Happening| matches!(happening, Happening::Carried(lock) if *lock == place.0);
+        if segment.happened.iter().any(carried) {
+            self.tally.carried_away += 1;
             return Ok(());
         }
         let text = format!(
@@ -112,7 +108,7 @@ impl Play {
         for (lock, owner) in &segment.released {
             let ended = |happening: &Happening| match happening {
                 Happening::Ended { lock: here, hash, .. } => here == lock && hash.owners.contains_key(owner),
-                Happening::Granted { .. } => false,
+                Happening::Granted { .. } | Happening::Carried(_) => false,
             };
             // Its end may have been in the round before: this reply was read late.
             if !segment.happened.iter().any(ended) && !self.before.iter().any(ended) {

@@ -18,7 +18,7 @@ use crate::foreign::Trade;
 use crate::journal::{Event, Journal};
 use crate::resp::words;
 use crate::segment::{Answer, Loss, Segment};
-use crate::shadow::{FENCE, Shadow, Value};
+use crate::shadow::{FENCE, Happening, Shadow, Value};
 use crate::step::{Climate, Deed, Scene, dice};
 use crate::stream::Stream;
 use crate::tally::Tally;
@@ -50,6 +50,8 @@ pub struct Play {
     pub fence: u64,
     pub previous: Segment,
     pub current: Segment,
+    /// What the stream told of in the round before the previous.
+    pub before: Vec<Happening>,
 }
 
 impl Play {
@@ -77,6 +79,7 @@ impl Play {
             self.set_fence()?;
         }
         self.settle_lines()?;
+        self.settle_grants()?;
         self.judge()?;
         self.fleet.replace_the_gone()
     }
@@ -198,7 +201,8 @@ impl Play {
             self.read_ready(limit)?;
             limit = Duration::from_secs(1);
             let clients = &self.fleet.clients;
-            let late = clients.iter().enumerate().find(|(_, client)| client.connection.is_some() && client.owes());
+            let late =
+                clients.iter().enumerate().find(|(_, client)| client.connection.is_some() && client.owes());
             let Some((number, client)) = late else { return Ok(()) };
             ensure!(
                 since.elapsed() < PATIENCE,
@@ -213,7 +217,8 @@ impl Play {
     pub fn read_ready(&mut self, limit: Duration) -> anyhow::Result<()> {
         let open = self.fleet.clients.iter().enumerate();
         let open: Vec<_> = open.filter_map(|(n, c)| Some((n, c.connection.as_ref()?))).collect();
-        let mut fds: Vec<_> = open.iter().map(|(_, c)| PollFd::from_borrowed_fd(c.as_fd(), PollFlags::IN)).collect();
+        let mut fds: Vec<_> =
+            open.iter().map(|(_, c)| PollFd::from_borrowed_fd(c.as_fd(), PollFlags::IN)).collect();
         wait(&mut fds, limit)?;
         let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
         let ready: Vec<usize> =
@@ -232,6 +237,7 @@ impl Play {
                 bail!("EXTRA REPLY: client {number} is told {reply:?}, and has asked for nothing");
             };
             self.journal.note(self.round, wall, Some(number), Event::Got(sent.ask.clone(), reply.clone()));
+            self.current.note_reply(&sent.ask, &reply);
             self.current.answers.push(Answer { client: number, sent, reply, at, wall });
         }
         if line == Line::Closed {
@@ -274,6 +280,36 @@ impl Play {
         }
     }
 
+    /// Waits until everybody was told of its grant, or has had it taken back.
+    fn settle_grants(&mut self) -> anyhow::Result<()> {
+        let since = Instant::now();
+        let mut is_late = false;
+        // What is still not told then is judged as any other.
+        while self.is_grant_untold() && since.elapsed() < SERVICE_LIMIT {
+            is_late = true;
+            self.read_ready(Duration::from_micros(200))?;
+            self.await_replies()?;
+            self.set_fence()?;
+        }
+        if is_late {
+            self.tally.told_late += 1;
+            self.tally.latest_telling = self.tally.latest_telling.max(since.elapsed());
+        }
+        Ok(())
+    }
+
+    fn is_grant_untold(&self) -> bool {
+        self.shadow.happened.iter().any(|happening| match happening {
+            Happening::Granted { lock, owner, token } => {
+                self.shadow.value(*lock).has_token(*token)
+                    && !self.current.told.contains(token)
+                    && !self.current.confirmed.contains(&(*lock, *owner))
+                    && !self.current.may_have_lost_reply((*lock, *owner))
+            }
+            _ => false,
+        })
+    }
+
     /// Waits until no line stands before a free lock.
     fn settle_lines(&mut self) -> anyhow::Result<()> {
         let since = Instant::now();
@@ -284,7 +320,8 @@ impl Play {
             }
             if since.elapsed() > SERVICE_LIMIT {
                 let info = Ask::Info { lock }.command();
-                let told = self.admin.ask_all(&[words(&format!("SELECT {}", lock.db())), info, words("SELECT 2")]);
+                let told =
+                    self.admin.ask_all(&[words(&format!("SELECT {}", lock.db())), info, words("SELECT 2")]);
                 let text = format!(
                     "LOST WAKE-UP: a line stands before a free lock for {:?}: {:?}; LOCK.INFO: {told:?}",
                     since.elapsed(),

@@ -52,14 +52,16 @@ pub struct Segment {
     pub touched: HashSet<Lock>,
     /// Who was sent a RELEASE HOLDS 0 in it, or by it.
     pub withdrawn: HashSet<(Lock, Owner)>,
-    /// The requests against which a CLIENT UNBLOCK was sent.
-    pub unblocked: HashSet<u64>,
+    /// The clients against whom a CLIENT UNBLOCK was sent.
+    pub unblocked: HashSet<usize>,
     /// Whose requests may have gone from a line in it.
     pub left: HashSet<(Lock, Owner)>,
     /// Whose RELEASE has freed a lock.
     pub released: HashSet<(Lock, Owner)>,
     /// Which locks were freed by force.
     pub forced: HashSet<Lock>,
+    /// Who acted on a lock as its holder, and so knows of the hold: it is not taken back then.
+    pub confirmed: HashSet<(Lock, Owner)>,
     /// The tokens that clients were told of.
     pub told: HashSet<i64>,
     /// The requests that were unblocked, by the reply to who did it.
@@ -67,6 +69,33 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// May a grant have been told to a client that went before it could read that, in a way that the server
+    /// could not know of?
+    pub fn may_have_lost_reply(&self, place: (Lock, Owner)) -> bool {
+        self.losses.iter().any(|loss| {
+            let may = |round| matches!(loss.end, End::HungUp(_)) || round == self.round;
+            loss.sent.iter().any(|sent| may(sent.round) && sent.ask.is_for(place))
+        })
+    }
+
+    /// Notes what a client knows of a hold by a reply.
+    pub fn note_reply(&mut self, ask: &Ask, reply: &Reply) {
+        match (ask, reply) {
+            (Ask::Exec(parts) | Ask::Script(parts), Reply::Array(replies)) => {
+                parts.iter().zip(replies).for_each(|(part, reply)| self.note_reply(part, reply));
+            }
+            (Ask::Acquire { .. }, _) => {
+                if let Some([(1..), _, token]) = reply.integers() {
+                    self.told.insert(token);
+                }
+            }
+            (Ask::Renew { lock, owner, .. } | Ask::Release { lock, owner, .. }, Reply::Int((1..))) => {
+                self.confirmed.insert((*lock, *owner));
+            }
+            _ => {}
+        }
+    }
+
     /// Notes what a request that is sent may do.
     pub fn expect(&mut self, ask: &Ask) {
         for part in ask.parts() {
@@ -76,8 +105,8 @@ impl Segment {
                     self.withdrawn.insert((*lock, *owner));
                     self.left.insert((*lock, *owner));
                 }
-                Ask::Unblock { serial: Some(serial), .. } => {
-                    self.unblocked.insert(*serial);
+                Ask::Unblock { client, .. } => {
+                    self.unblocked.insert(*client);
                 }
                 _ => {}
             }

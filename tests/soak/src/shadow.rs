@@ -47,6 +47,11 @@ impl Value {
         }
     }
 
+    /// Is it a lock with this token?
+    pub fn has_token(&self, token: i64) -> bool {
+        matches!(self, Self::Lock(hash) if hash.token == token)
+    }
+
     /// Who holds it, by the record.
     pub fn holder(&self) -> Option<Owner> {
         match self {
@@ -68,6 +73,8 @@ pub enum Happening {
         /// Its token.
         token: i64,
     },
+    /// What is at this key has been carried to another.
+    Carried(Lock),
     /// The key of a held lock was deleted.
     Ended {
         /// Where.
@@ -112,6 +119,11 @@ impl Shadow {
     /// What is at a lock's key.
     pub fn value(&self, lock: Lock) -> &Value {
         &self.values[lock.index()]
+    }
+
+    /// Is there a lock with this token?
+    pub fn has_token(&self, token: i64) -> bool {
+        self.values.iter().any(|value| value.has_token(token))
     }
 
     /// The database that the stream is in.
@@ -234,6 +246,7 @@ impl Shadow {
 
     fn carry(&mut self, from: Lock, to: Option<Lock>, original: Original) {
         let value = self.value(from).clone();
+        self.happened.push(Happening::Carried(from));
         if original == Original::Goes {
             self.put(from, Value::Absent);
         }
@@ -248,6 +261,7 @@ impl Shadow {
         }
         for lock in Lock::all_in(one) {
             let there = lock.in_db(other);
+            self.happened.extend([Happening::Carried(lock), Happening::Carried(there)]);
             let (here, value) = (self.value(lock).clone(), self.value(there).clone());
             self.put(lock, value);
             self.put(there, here);

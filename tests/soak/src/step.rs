@@ -202,8 +202,8 @@ impl Scene<'_> {
         match rng.random_range(0..3) {
             0 => Some(Ask::Kill { id }),
             _ if self.climate == Climate::Pauses => None,
-            1 => Some(Ask::Unblock { id, serial, form: Form::Timeout }),
-            _ => Some(Ask::Unblock { id, serial, form: Form::Error }),
+            1 => Some(Ask::Unblock { client: victim, id, serial, form: Form::Timeout }),
+            _ => Some(Ask::Unblock { client: victim, id, serial, form: Form::Error }),
         }
     }
 

@@ -16,6 +16,9 @@ pub struct Tally {
     pub taken_back: u64,
     /// First holds whose reply was lost with a connection, as it may be.
     pub reply_lost: u64,
+    /// First holds that nobody was told of, and that a foreign edit carried to another name before they
+    /// could be taken back.
+    pub carried_away: u64,
     pub denials: u64,
     /// Requests in line whose time was up.
     pub timeouts: u64,
@@ -32,6 +35,10 @@ pub struct Tally {
     pub reloads: u64,
     /// Rounds after which a line had to wait for its free lock.
     pub unsettled: u64,
+    /// Rounds whose replies came before a grant had been told or taken back.
+    pub told_late: u64,
+    /// The longest time until that was done.
+    pub latest_telling: Duration,
     /// The longest time until such a line was served.
     pub slowest_service: Duration,
     /// The most by which a time-out was late.
@@ -48,8 +55,13 @@ impl fmt::Display for Tally {
         writeln!(f, "{} steps in {} rounds, {} quiet points", self.steps, self.rounds, self.quiet_points)?;
         writeln!(
             f,
-            "grants {} (told to waiters {}, taken back {}, reply lost with its connection {}), order checked {}",
-            self.grants, self.handoffs, self.taken_back, self.reply_lost, self.order_checked
+            "grants {} (told to waiters {}, taken back {}, reply lost with its connection {}, carried away {}), order checked {}",
+            self.grants,
+            self.handoffs,
+            self.taken_back,
+            self.reply_lost,
+            self.carried_away,
+            self.order_checked
         )?;
         writeln!(
             f,
@@ -75,8 +87,8 @@ impl fmt::Display for Tally {
         )?;
         writeln!(
             f,
-            "lines that waited for a free lock after a round {}, at most {:?}",
-            self.unsettled, self.slowest_service
+            "after a round, lines that waited for a free lock {}, at most {:?}; grants not told yet {}, at most {:?}",
+            self.unsettled, self.slowest_service, self.told_late, self.latest_telling
         )?;
         write!(f, "used memory with no lock and nobody in line, KiB: {:?}", self.memory)
     }

@@ -17,6 +17,11 @@ impl Violation {
     pub fn of(lock: Lock, text: String) -> Self {
         Self { lock: Some(lock), text }
     }
+
+    /// About no lock.
+    pub fn of_none(text: String) -> Self {
+        Self { lock: None, text }
+    }
 }
 
 impl fmt::Display for Violation {
