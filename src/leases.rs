@@ -32,7 +32,9 @@ pub fn track(node: &mut Node, db: u32, name: &[u8], lease: Lease, now: WallMs) {
     if let Some(end) = end {
         node.grace_period.note_lease(end);
     }
-    node.leases.track(db, name, end, clock);
+    if let Some(wake) = node.leases.track(db, name, end, clock) {
+        node.want_lease(wake);
+    }
 }
 
 /// The lock of this name in the selected database has become free: takes it off the record, and tells of it.

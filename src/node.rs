@@ -104,12 +104,14 @@ pub struct Turn {
     pub flushed: VecDeque<TrackedLock>,
     /// Channels of unlocks that the replicas have not heard of.
     pub unheard: VecDeque<ServerString>,
+    /// When to try again, where nothing could be written.
+    pub retry_at: Option<MonotonicMs>,
 }
 
 impl Turn {
     /// Is there nothing to do?
     pub fn is_empty(&self) -> bool {
-        let Self { freed, sweep, handoffs, answers, flushed, unheard } = self;
+        let Self { freed, sweep, handoffs, answers, flushed, unheard, retry_at: _ } = self;
         freed.is_empty()
             && sweep.is_none()
             && handoffs.is_empty()
@@ -117,19 +119,6 @@ impl Turn {
             && flushed.is_empty()
             && unheard.is_empty()
     }
-}
-
-/// The timers that stand.
-#[derive(Debug, Default)]
-pub struct Timers {
-    /// For the next lease that ends, and when it fires.
-    pub lease: Option<(Timer, MonotonicMs)>,
-    /// For the next waiter whose time is up, and when it fires.
-    pub wait: Option<(Timer, MonotonicMs)>,
-    /// For the end of the grace, and when it fires.
-    pub grace: Option<(Timer, MonotonicMs)>,
-    /// For the end of the turn.
-    pub turn: Option<Timer>,
 }
 
 /// The state of the module.
@@ -155,8 +144,10 @@ pub struct Node {
     pub lines: Lines<Blocked<Request>>,
     /// What waits for the end of the event-loop turn.
     pub turn: Turn,
-    /// The timers that stand.
-    pub timers: Timers,
+    /// The timer, and when it fires, if it stands.
+    pub timer: Option<(Timer, MonotonicMs)>,
+    /// When the timer has to fire for a lease, where that was not looked at yet.
+    pub lease_wanted: Option<MonotonicMs>,
     /// Room for a channel's name, kept to spare an allocation per unlock.
     pub channel: Vec<u8>,
     started: Instant,
@@ -175,7 +166,8 @@ impl Default for Node {
             grace: None,
             lines: Lines::default(),
             turn: Turn::default(),
-            timers: Timers::default(),
+            timer: None,
+            lease_wanted: None,
             channel: Vec::new(),
             started: Instant::now(),
         }
@@ -186,6 +178,11 @@ impl Node {
     /// Milliseconds since the module was loaded, on a clock that no one can step.
     pub fn now(&self) -> MonotonicMs {
         MonotonicMs(self.started.elapsed().as_millis() as u64)
+    }
+
+    /// The timer has to fire for a lease at this time, or earlier.
+    pub fn want_lease(&mut self, at: MonotonicMs) {
+        self.lease_wanted = Some(self.lease_wanted.map_or(at, |wanted| wanted.min(at)));
     }
 
     /// Begins the grace, if there is one: this node begins to answer, and may have forgotten leases.

@@ -1,18 +1,20 @@
-//! The timers, and what happens when they fire.
+//! The timer, and what happens when it fires.
 //!
-//! Whatever the module does ends with [`settle`], which starts the timers that it has made necessary: for the
-//! next lease that ends, for the next waiter whose time is up, and for the end of this turn of the event loop.
+//! Whatever the module does ends with [`settle`], which sets the timer for what comes next: a lease that ends, a
+//! waiter whose time is up, the end of the grace, or the end of this turn of the event loop.
+//!
+//! It is one timer, as the server looks at a timer that is set for at once only when it is the first of all.
 
 use std::ops::Bound::{Excluded, Unbounded};
 
 use crate::leases;
 use crate::lock::MonotonicMs;
-use crate::node::{self, LockName, Role, Timers, Topology, Turn};
+use crate::node::{self, LockName, Node, Role, Topology, Turn};
 use crate::server::{Alarm, Context, Job, ServerStr, ServerString, Timer, after_this};
 use crate::unlocks;
 use crate::waiting::{self, Served};
 
-/// For how many microseconds a timer works in one go, so that a crowd (leases that end together, a FLUSHALL)
+/// For how many microseconds one kind of work goes on, so that a crowd (leases that end together, a FLUSHALL)
 /// does not stall the server.
 const ROUND_US: u64 = 2000;
 
@@ -20,32 +22,22 @@ const ROUND_US: u64 = 2000;
 /// in milliseconds. To reap a key during a pause would end the server.
 const BARRED_POLL: u64 = 5;
 
-/// Starts the timers that are needed and do not stand yet.
+/// Sets the timer, if it has to fire earlier than it stands.
 pub fn settle(ctx: Context<'_>) {
-    let (lease, wait, grace, turn) = node::with(|node| {
-        let lease = node.leases.next_wake().filter(|_| node.role == Role::Master);
-        let needed = |at: &MonotonicMs, timer: &Option<(Timer, MonotonicMs)>| {
-            timer.as_ref().is_none_or(|(_, stands_at)| at < stands_at)
-        };
-        (
-            lease.filter(|at| needed(at, &node.timers.lease)),
-            node.lines.next_wake().filter(|at| needed(at, &node.timers.wait)),
-            node.grace.filter(|at| needed(at, &node.timers.grace)),
-            node.timers.turn.is_none() && node.role == Role::Master && !node.turn.is_empty(),
-        )
-    });
-    if let Some(at) = lease {
-        set::<EndOfLease>(ctx, at, |timers| &mut timers.lease);
+    if let Some(at) = node::with(next_wake) {
+        set_timer(ctx, at);
     }
-    if let Some(at) = wait {
-        set::<EndOfWait>(ctx, at, |timers| &mut timers.wait);
+}
+
+/// When the timer has to fire, if that is before it does. A replica does nothing of its own.
+fn next_wake(node: &mut Node) -> Option<MonotonicMs> {
+    if node.role == Role::Replica {
+        return None;
     }
-    if let Some(at) = grace {
-        set::<EndOfGrace>(ctx, at, |timers| &mut timers.grace);
-    }
-    if turn {
-        wait_for_end_of_turn(ctx, 0);
-    }
+    let turn = (!node.turn.is_empty()).then(|| node.turn.retry_at.unwrap_or_default());
+    let wakes = [node.lease_wanted.take(), node.lines.next_wake(), node.grace, turn];
+    let at = wakes.into_iter().flatten().min()?;
+    node.timer.as_ref().is_none_or(|(_, stands_at)| at < *stands_at).then_some(at)
 }
 
 /// The same after a keyspace event. What became free is handed over right after the command that freed it,
@@ -57,19 +49,36 @@ pub fn settle_after_event(ctx: Context<'_>) {
     }
 }
 
-/// Stops all timers and forgets what waits for the end of the turn: a replica does nothing of its own. What was
-/// handed over and not told can't be taken back now; it is when this node is promoted with the same data.
-pub fn forget(ctx: Context<'_>) {
-    let Timers { lease, wait, grace, turn } = node::with(|node| {
-        let handoffs = std::mem::take(&mut node.turn.handoffs);
-        node.turn = Turn { handoffs, ..Turn::default() };
-        std::mem::take(&mut node.timers)
-    });
-    let timed = [lease, wait, grace].into_iter().flatten().map(|(timer, _)| timer);
-    timed.chain(turn).for_each(|timer| timer.stop(ctx));
+/// Has [`settle`] set the timer for the next lease that ends.
+pub fn want_next_lease(node: &mut Node) {
+    if let Some(at) = node.leases.next_wake() {
+        node.want_lease(at);
+    }
 }
 
-/// The time that a timer may take before others have their turn.
+/// Stops the timer and forgets what waits for the end of the turn: a replica does nothing of its own. What was
+/// handed over and not told can't be taken back now; it is when this node is promoted with the same data.
+pub fn forget(ctx: Context<'_>) {
+    let timer = node::with(|node| {
+        let handoffs = std::mem::take(&mut node.turn.handoffs);
+        node.turn = Turn { handoffs, ..Turn::default() };
+        node.timer.take()
+    });
+    if let Some((timer, _)) = timer {
+        timer.stop(ctx);
+    }
+}
+
+fn set_timer(ctx: Context<'_>, at: MonotonicMs) {
+    let (old, delay) = node::with(|node| (node.timer.take(), at.since(node.now())));
+    if let Some((old, _)) = old {
+        old.stop(ctx);
+    }
+    let timer = Timer::start::<Tick>(ctx, delay);
+    node::with(|node| node.timer = Some((timer, at)));
+}
+
+/// The time that one kind of work may take before others have their turn.
 struct Round {
     ends_us: u64,
 }
@@ -84,76 +93,6 @@ impl Round {
     }
 }
 
-type TimerPlace = fn(&mut Timers) -> &mut Option<(Timer, MonotonicMs)>;
-
-fn set<A: Alarm>(ctx: Context<'_>, at: MonotonicMs, place: TimerPlace) {
-    let (old, delay) = node::with(|node| (place(&mut node.timers).take(), at.since(node.now())));
-    if let Some((old, _)) = old {
-        old.stop(ctx);
-    }
-    let timer = Timer::start::<A>(ctx, delay);
-    node::with(|node| *place(&mut node.timers) = Some((timer, at)));
-}
-
-fn wait_for_end_of_turn(ctx: Context<'_>, delay: u64) {
-    let timer = Timer::start::<EndOfTurn>(ctx, delay);
-    node::with(|node| node.timers.turn = Some(timer));
-}
-
-struct EndOfLease;
-
-impl Alarm for EndOfLease {
-    fn ring(ctx: Context<'_>) {
-        node::with(|node| node.timers.lease = None);
-        if node::with(|node| node.role) == Role::Replica {
-            return;
-        }
-        if ctx.writes_paused() {
-            let at = node::with(|node| node.now().plus(BARRED_POLL));
-            return set::<EndOfLease>(ctx, at, |timers| &mut timers.lease);
-        }
-        let round = Round::begin();
-        while round.goes_on() {
-            let Some(lock) = node::with(|node| node.leases.pop_due(node.now())) else { break };
-            leases::end_lease(ctx, &lock);
-            serve_freed(ctx, &round);
-        }
-        waiting::deliver(ctx);
-        settle(ctx);
-    }
-}
-
-struct EndOfWait;
-
-impl Alarm for EndOfWait {
-    fn ring(ctx: Context<'_>) {
-        node::with(|node| node.timers.wait = None);
-        let round = Round::begin();
-        while round.goes_on() {
-            let Some(ticket) = node::with(|node| node.lines.pop_due(node.now())) else { break };
-            waiting::time_out(ctx, ticket);
-        }
-        waiting::deliver(ctx);
-        settle(ctx);
-    }
-}
-
-struct EndOfGrace;
-
-impl Alarm for EndOfGrace {
-    fn ring(ctx: Context<'_>) {
-        let now_us = ctx.wall_clock_us().unsigned_abs();
-        node::with(|node| {
-            node.timers.grace = None;
-            node.grace = None;
-            // Other nodes of a quorum may have given tokens until now.
-            node.tokens.seed(now_us);
-            leases::review_lines(node);
-        });
-        settle(ctx);
-    }
-}
-
 /// Right after the command that freed a lock.
 struct Handover;
 
@@ -164,23 +103,69 @@ impl Job for Handover {
     }
 }
 
-struct EndOfTurn;
+struct Tick;
 
-impl Alarm for EndOfTurn {
+impl Alarm for Tick {
     fn ring(ctx: Context<'_>) {
-        node::with(|node| node.timers.turn = None);
-        let mut delay = 0;
-        if ctx.writes_paused() || catch_up(ctx) == Served::Barred {
-            delay = BARRED_POLL;
+        node::with(|node| (node.timer, node.turn.retry_at) = (None, None));
+        if node::with(|node| node.role) == Role::Replica {
+            return;
         }
-        waiting::deliver(ctx);
-        if node::with(|node| !node.turn.is_empty()) {
-            wait_for_end_of_turn(ctx, delay);
+        end_grace(ctx);
+        let paused = ctx.writes_paused();
+        let served = if paused {
+            Served::Barred
         } else {
-            // A crowd may have passed through: its room is given back.
-            node::with(|node| node.turn = Turn::default());
-        }
+            end_leases(ctx);
+            catch_up(ctx)
+        };
+        end_waits(ctx);
+        waiting::deliver(ctx);
+        node::with(|node| {
+            let later = node.now().plus(BARRED_POLL);
+            if node.turn.is_empty() {
+                // A crowd may have passed through: its room is given back.
+                node.turn = Turn::default();
+            } else if served == Served::Barred {
+                node.turn.retry_at = Some(later);
+            }
+            if paused {
+                node.want_lease(later);
+            } else {
+                want_next_lease(node);
+            }
+        });
         settle(ctx);
+    }
+}
+
+/// Ends the grace, if its time has come.
+fn end_grace(ctx: Context<'_>) {
+    let now_us = ctx.wall_clock_us().unsigned_abs();
+    node::with(|node| {
+        if node.grace.is_some_and(|end| end <= node.now()) {
+            node.grace = None;
+            // Other nodes of a quorum may have given tokens until now.
+            node.tokens.seed(now_us);
+            leases::review_lines(node);
+        }
+    });
+}
+
+fn end_leases(ctx: Context<'_>) {
+    let round = Round::begin();
+    while round.goes_on() {
+        let Some(lock) = node::with(|node| node.leases.pop_due(node.now())) else { break };
+        leases::end_lease(ctx, &lock);
+        serve_freed(ctx, &round);
+    }
+}
+
+fn end_waits(ctx: Context<'_>) {
+    let round = Round::begin();
+    while round.goes_on() {
+        let Some(ticket) = node::with(|node| node.lines.pop_due(node.now())) else { break };
+        waiting::time_out(ctx, ticket);
     }
 }
 

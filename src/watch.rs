@@ -38,6 +38,7 @@ impl Observer for Watch {
                     node.begin_grace();
                 });
                 leases::observe_tokens(ctx);
+                node::with(turn::want_next_lease);
             }
             ServerEvent::Demoted => {
                 node::with(|node| {

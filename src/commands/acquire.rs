@@ -3,7 +3,7 @@
 use super::options::{self, Known, Options};
 use crate::answer::{Answer, Standing};
 use crate::leases::{self, wall_clock};
-use crate::lock::{self, Ask, Attempt, Entry, Grant, Lease, Record, WallMs};
+use crate::lock::{self, Ask, Attempt, Entry, Grant, Lease, Record};
 use crate::lock_hash::Detail;
 use crate::lock_key::LockKey;
 use crate::node;
@@ -57,7 +57,12 @@ impl Command for Acquire<'_> {
 
     fn run(ctx: Context<'_>, args: Args<'_>) {
         match Acquire::parse(ctx, args).and_then(|request| request.apply(ctx)) {
-            Ok(Reply::Now(standing)) => Answer::Standing(standing).send(ctx),
+            Ok(Reply::Now(standing)) => {
+                if standing.holds == 0 {
+                    node::with(|node| node.metrics.denied += 1);
+                }
+                Answer::Standing(standing).send(ctx);
+            }
             Ok(Reply::Later) => {}
             Err(refusal) => refusal.reply(ctx),
         }
@@ -78,16 +83,17 @@ impl<'a> Acquire<'a> {
     }
 
     fn apply(&self, ctx: Context<'_>) -> Result<Reply, Refusal> {
-        let now = wall_clock(ctx);
         let mut key = LockKey::open(ctx, self.key)?;
         let mut record = key.record(Some(self.owner), Detail::All)?;
-        if matches!(record, Record::Free { .. }) && waiting::stands(ctx, self.key) {
-            // Who is in line comes first.
+        let comes_first = matches!(record, Record::Free { .. }) && waiting::stands(ctx, self.key);
+        if comes_first {
+            // Who is in line.
             drop(key);
             waiting::serve(ctx, self.key);
             key = LockKey::open(ctx, self.key)?;
             record = key.record(Some(self.owner), Detail::All)?;
         }
+        let now = wall_clock(ctx);
         if let Some(left) = node::with(|node| node.grace_left()) {
             return self.wait_out_grace(ctx, key, record, left);
         }
@@ -95,8 +101,8 @@ impl<'a> Acquire<'a> {
             // A transaction may pause writes itself and go on. Then the server hides an expired key, but
             // does not reap it, and a write to such a key would end the process.
             Record::Free { .. } if ctx.writes_paused() => return Err(Refusal::Paused),
-            Record::Free { .. } if waiting::stands(ctx, self.key) => {
-                return Ok(Reply::Now(Standing::default()));
+            Record::Free { .. } if comes_first && waiting::stands(ctx, self.key) => {
+                return self.wait(ctx, key, None, Standing::default());
             }
             Record::Free { .. } => Lease::Until(now),
             Record::Mine { .. } | Record::Other { .. } => key.lease(),
@@ -112,7 +118,9 @@ impl<'a> Acquire<'a> {
             attempt
         });
         match attempt.map_err(Refusal::Exhausted)? {
-            Attempt::Denied { token } => self.wait(ctx, key, lease, token, now),
+            Attempt::Denied { token } => {
+                self.wait(ctx, key, Some(lease), Standing { holds: 0, ttl: lease.left(now), token })
+            }
             Attempt::Granted(grant) => {
                 key.write(self.owner, grant.writes);
                 leases::record(ctx, self.key, grant.lease, now);
@@ -134,39 +142,32 @@ impl<'a> Acquire<'a> {
         record: Record,
         left: u64,
     ) -> Result<Reply, Refusal> {
-        let lease = key.lease();
-        drop(key);
-        match self.block {
-            Some(timeout)
-                if waiting::join(ctx, self.key, self.owner, self.ask, timeout)? == Joined::InLine =>
-            {
-                if !matches!(record, Record::Free { .. }) {
-                    leases::record(ctx, self.key, lease, wall_clock(ctx));
-                }
-                Ok(Reply::Later)
-            }
-            _ => Err(Refusal::Grace { left }),
+        let lease = (!matches!(record, Record::Free { .. })).then(|| key.lease());
+        match self.wait(ctx, key, lease, Standing::default())? {
+            Reply::Later => Ok(Reply::Later),
+            Reply::Now(_) => Err(Refusal::Grace { left }),
         }
     }
 
-    /// Waits for a lock that somebody else holds, if it wants to and may.
+    /// Waits, if it wants to and may, for a lock that somebody else holds under this lease, or that is for
+    /// those in line; is denied otherwise.
     fn wait(
         &self,
         ctx: Context<'_>,
         key: LockKey<'_>,
-        lease: Lease,
-        token: u64,
-        now: WallMs,
+        lease: Option<Lease>,
+        denied: Standing,
     ) -> Result<Reply, Refusal> {
         drop(key);
         if let Some(timeout) = self.block
             && waiting::join(ctx, self.key, self.owner, self.ask, timeout)? == Joined::InLine
         {
-            // The holder may be Redisson's, of whom nobody knew.
-            leases::record(ctx, self.key, lease, now);
+            if let Some(lease) = lease {
+                // The holder may be Redisson's, of whom nobody knew.
+                leases::record(ctx, self.key, lease, wall_clock(ctx));
+            }
             return Ok(Reply::Later);
         }
-        node::with(|node| node.metrics.denied += 1);
-        Ok(Reply::Now(Standing { holds: 0, ttl: lease.left(now), token }))
+        Ok(Reply::Now(denied))
     }
 }

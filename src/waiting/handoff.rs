@@ -29,11 +29,11 @@ pub fn freed(ctx: Context<'_>, name: ServerStr<'_>, cause: Cause) {
 /// Serves the line for this lock if it has become free meanwhile: by the command that runs, or found expired
 /// by it.
 pub fn serve_if_freed(ctx: Context<'_>, name: ServerStr<'_>) {
-    let db = ctx.db();
-    let is_freed = node::with(|node| {
-        !node.turn.freed.is_empty() && node.turn.freed.contains(&LockName { db, name: name.bytes().into() })
-    });
-    if is_freed {
+    if node::with(|node| node.turn.freed.is_empty()) {
+        return;
+    }
+    let lock = LockName { db: ctx.db(), name: name.bytes().into() };
+    if node::with(|node| node.turn.freed.contains(&lock)) {
         serve(ctx, name);
     }
 }

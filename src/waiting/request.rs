@@ -46,8 +46,11 @@ pub fn join(
 
 /// Does anybody wait for this lock?
 pub fn stands(ctx: Context<'_>, name: ServerStr<'_>) -> bool {
-    let db = ctx.db();
-    node::with(|node| node.lines.stands(db, name.bytes()))
+    let anybody = node::with(|node| node.lines.waiting() > 0);
+    anybody && {
+        let db = ctx.db();
+        node::with(|node| node.lines.stands(db, name.bytes()))
+    }
 }
 
 /// Takes a request out of its line.
@@ -69,6 +72,9 @@ pub(super) fn dismiss(ticket: Ticket, answer: Answer) {
 
 /// The owner acts on its lock: it knows of its hold already, so nobody takes it back.
 pub fn confirm(ctx: Context<'_>, name: ServerStr<'_>, owner: ServerStr<'_>) {
+    if node::with(|node| node.turn.handoffs.is_empty()) {
+        return;
+    }
     let db = ctx.db();
     node::with(|node| {
         if let Some(handoff) = take_handoff(node, db, name, owner) {

@@ -6,6 +6,7 @@ use anyhow::{Context as _, ensure};
 use redis::{Connection, Value};
 use redis_lock_testkit::Server;
 
+use crate::cores::{Cores, Pinned};
 use crate::cpu;
 use crate::crowd::server_for;
 use crate::line::{FOREVER, owner, wait_for_waiters};
@@ -24,8 +25,11 @@ const LONG_LEASE: &str = "1800000";
 /// Handoffs before those that count: whoever joined or left in a crowd has warmed the caches.
 const WARM_UP: u32 = 500;
 
-/// Connections that all take their turn, however long the line is: so each grant goes to one that
-/// was silent for as long, and only the line's length differs.
+/// However short the line is, this many take turns: so each of them, between two turns, falls out
+/// of the processor's caches once, and only the line's length differs.
+const LEAST_IN_TURN: usize = 1_000;
+
+/// The holder, the line, and the others.
 pub struct Chain {
     server: Server,
     control: Connection,
@@ -33,8 +37,10 @@ pub struct Chain {
     holder: usize,
     /// Who waits, the first in line in front.
     line: VecDeque<usize>,
-    /// Who doesn't, the next to join in front.
+    /// Who takes turns but does not wait yet, the next to join in front.
     idle: VecDeque<usize>,
+    /// Who has no part in it.
+    spare: VecDeque<usize>,
 }
 
 impl Chain {
@@ -49,11 +55,15 @@ impl Chain {
             Ok(())
         })?;
         let control = server.connect();
-        Ok(Self { server, control, swarm, holder: 0, line: VecDeque::new(), idle: (1..=longest).collect() })
+        let (line, idle, spare) = (VecDeque::new(), VecDeque::new(), (1..=longest).collect());
+        Ok(Self { server, control, swarm, holder: 0, line, idle, spare })
     }
 
-    /// Has more of the idle ones join until the line is this long.
+    /// Has more of them join until the line is this long.
     pub fn have_in_line(&mut self, length: usize) -> anyhow::Result<()> {
+        self.spare.append(&mut self.idle);
+        let others = length.max(LEAST_IN_TURN) - self.line.len();
+        self.idle = self.spare.drain(..others).collect();
         while self.line.len() < length {
             self.join()?;
         }
@@ -77,13 +87,15 @@ impl Chain {
             ensure!(first_integer(&heard.reply)? == 0, "one who was sent away was told {:?}", heard.reply);
             Ok(())
         })?;
-        self.idle.extend(self.line.drain(..));
+        self.spare.append(&mut self.line);
+        self.spare.append(&mut self.idle);
         Ok(())
     }
 
     /// The CPU time of a release, the grant to the first in line, and a newcomer's joining, in
     /// microseconds.
     pub fn measure(&mut self, grants: u32) -> anyhow::Result<f64> {
+        let _pinned = Pinned::to(Cores::One, &[&self.server])?;
         (0..WARM_UP).try_for_each(|_| self.hand_over())?;
         let before = cpu::of_idle(&self.server)?;
         (0..grants).try_for_each(|_| self.hand_over())?;
@@ -111,7 +123,7 @@ impl Chain {
 /// CPU time per grant for each length of the line.
 pub fn section(lengths: &[usize], measured: &[Samples]) -> Section {
     let mut section = Section::new(
-        "A lock that goes from hand to hand: release, grant to the first, another joins",
+        "A lock that goes from hand to hand: release, grant to the first, another joins; on one core",
         &["in line", "CPU µs per grant", "× the first"],
     );
     for (length, samples) in lengths.iter().zip(measured) {

@@ -16,8 +16,8 @@ use crate::report::{Figure, Section};
 use crate::swarm::Swarm;
 
 /// How many leave a line for good.
-const QUICK_LEAVERS: usize = 2_000;
-const FULL_LEAVERS: usize = 10_000;
+const QUICK_LEAVERS: usize = 1_000;
+const FULL_LEAVERS: usize = 5_000;
 
 /// The lock.
 const NAME: &str = "orders:churn";

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use redis_lock_testkit::Server;
 
+use crate::cores::{Cores, Pinned};
 use crate::effort::Effort;
 use crate::race::{Event, LineRace, PublishRace, Race};
 use crate::report::{Figure, Section};
@@ -118,7 +119,8 @@ pub fn run(effort: Effort) -> anyhow::Result<Vec<Section>> {
         "wait p50, ms",
         "p99",
     ];
-    let mut section = Section::new("One lock that many want all the time", &columns);
+    let mut section =
+        Section::new("One lock that many want all the time, client and server on two cores", &columns);
     for clients in [64, 1_000] {
         for way in [Way::Line, Way::PublishAndRetry] {
             let outcome = way.race(clients, effort.pick(2, 6))?;
@@ -140,6 +142,7 @@ fn run_race(
     window: Duration,
     turns: u64,
 ) -> anyhow::Result<Outcome> {
+    let _pinned = Pinned::to(Cores::Two, &[server])?;
     gather(&mut race, clients)?;
     let (commands, cpu) = (race.commands()?, server.cpu());
     let start = Instant::now();

@@ -77,56 +77,46 @@ pub fn server_for(crowd: usize) -> Server {
     Server::with_module().config("maxclients", &clients).config("unixsocket", SOCKET).start()
 }
 
-/// What a crowd that waits costs beside one that doesn't.
+/// What a crowd costs, idle and then waiting.
 struct Stay {
     queue: Queue,
     /// Per connection, above a server without any.
     idle_bytes: f64,
-    /// The same when they wait, above idle ones.
+    /// What waiting adds to it.
     waiting_bytes: f64,
-    /// Milliseconds of CPU per second of a server whose crowd waits, and of one whose crowd is idle.
-    waiting: Samples,
-    idle: Samples,
+    /// Milliseconds of CPU per second.
+    idle_cpu: Samples,
+    waiting_cpu: Samples,
 }
 
 /// Runs the benchmark.
 pub fn run(effort: Effort) -> anyhow::Result<Vec<Section>> {
     let wanted = effort.pick(QUICK_CROWD, FULL_CROWD);
-    // There are two crowds at a time.
-    let files = open_files::allow(u64::try_from(2 * wanted + OTHER_FILES)?);
-    let crowd = wanted.min(usize::try_from(files)?.saturating_sub(OTHER_FILES) / 2);
+    let files = open_files::allow(u64::try_from(wanted + OTHER_FILES)?);
+    let crowd = wanted.min(usize::try_from(files)?.saturating_sub(OTHER_FILES));
     Ok(vec![stays(effort, crowd)?, grants(effort, crowd)?, churn::leave(effort)?, churn::run(effort)?])
 }
 
 fn stays(effort: Effort, size: usize) -> anyhow::Result<Section> {
-    let mut idle = Crowd::start(size, Queue::List)?;
-    idle.gather(size)?;
     let queues = [Queue::OneLock, Queue::OwnLocks, Queue::List];
-    let stays = queues.into_iter().map(|queue| stay(effort, queue, &idle));
+    let stays = queues.into_iter().map(|queue| stay(effort, queue, size));
     Ok(stays_section(size, &stays.collect::<anyhow::Result<Vec<_>>>()?))
 }
 
-fn stay(effort: Effort, queue: Queue, others: &Crowd) -> anyhow::Result<Stay> {
-    let size = others.swarm.len();
+fn stay(effort: Effort, queue: Queue, size: usize) -> anyhow::Result<Stay> {
     let mut crowd = Crowd::start(size, queue)?;
+    let cpu = |crowd: &Crowd| {
+        let samples = (0..effort.pick(4, 9)).map(|_| cpu_at_rest(&crowd.server));
+        samples.collect::<anyhow::Result<Samples>>()
+    };
     let empty = crowd.bytes()?;
     crowd.gather(size)?;
-    let idle_bytes = crowd.bytes()?;
+    let (idle, idle_cpu) = (crowd.bytes()?, cpu(&crowd)?);
     crowd.wait_for(queue)?;
-    let waiting_bytes = crowd.bytes()?;
-    let (mut waiting, mut idle) = (Samples::default(), Samples::default());
-    for _ in 0..effort.pick(3, 8) {
-        waiting.push(cpu_at_rest(&crowd.server)?);
-        idle.push(cpu_at_rest(&others.server)?);
-    }
+    let (waiting, waiting_cpu) = (crowd.bytes()?, cpu(&crowd)?);
     let each = |bytes: f64| bytes / size as f64;
-    Ok(Stay {
-        queue,
-        idle_bytes: each(idle_bytes - empty),
-        waiting_bytes: each(waiting_bytes - idle_bytes),
-        waiting,
-        idle,
-    })
+    let (idle_bytes, waiting_bytes) = (each(idle - empty), each(waiting - idle));
+    Ok(Stay { queue, idle_bytes, waiting_bytes, idle_cpu, waiting_cpu })
 }
 
 /// Milliseconds of CPU that a server uses in a second in which nobody asks it anything.
@@ -138,7 +128,7 @@ fn cpu_at_rest(server: &Server) -> anyhow::Result<f64> {
     Ok(spent.as_secs_f64() * 1e3 / time.as_secs_f64())
 }
 
-fn stays_section(crowd: usize, stays: &[Stay]) -> Section {
+fn stays_section(size: usize, stays: &[Stay]) -> Section {
     let columns = [
         "they wait for",
         "bytes per waiter",
@@ -147,21 +137,22 @@ fn stays_section(crowd: usize, stays: &[Stay]) -> Section {
         "idle",
         "waiting / idle",
     ];
-    let mut section =
-        Section::new(format!("{crowd} connections that wait, beside as many idle ones"), &columns);
+    let title = format!("{size} connections that wait while nothing happens, and before they did");
+    let mut section = Section::new(title, &columns);
     for stay in stays {
-        let ratio = stay.waiting.ratio_to(&stay.idle);
+        let (waiting, idle) = (stay.waiting_cpu.spread(), stay.idle_cpu.spread());
+        let ratio = waiting.median / idle.median;
         section.rows.push(vec![
             stay.queue.label().to_owned(),
             format!("{:.0}", stay.waiting_bytes),
             format!("{:.0}", stay.idle_bytes),
-            format!("{:.2}", stay.waiting.spread()),
-            format!("{:.2}", stay.idle.spread()),
+            format!("{waiting:.2}"),
+            format!("{idle:.2}"),
             format!("{ratio:.3}"),
         ]);
         if stay.queue != Queue::List {
             let name = format!("CPU waiting / idle, {}", stay.queue.label());
-            section.figures.push(Figure::ratio(name, ratio, 1.1));
+            section.figures.push(Figure::single(name, ratio, "", 1.1));
         }
     }
     section

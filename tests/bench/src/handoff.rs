@@ -5,6 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use crate::contention;
+use crate::cores::{Cores, Pinned};
 use crate::effort::Effort;
 use crate::pair::{Pair, Trail};
 use crate::relay::{InLine, Polling, PublishAndRetry, Relay};
@@ -53,13 +54,14 @@ impl<'a> Lane<'a> {
 
 /// Runs the benchmark.
 pub fn run(effort: Effort) -> anyhow::Result<Vec<Section>> {
-    let mut sections = vec![alone(effort)?];
+    let mut sections = vec![alone(effort, Cores::One)?, alone(effort, Cores::Two)?];
     sections.extend(contention::run(effort)?);
     Ok(sections)
 }
 
-fn alone(effort: Effort) -> anyhow::Result<Section> {
+fn alone(effort: Effort, cores: Cores) -> anyhow::Result<Section> {
     let pair = Pair::start(Trail::Nothing);
+    let _pinned = Pinned::to(cores, &[&pair.bare, &pair.module])?;
     let mut lanes = [
         Lane::new("LOCK.ACQUIRE … BLOCK", InLine::start(&pair.module)?, 200)?,
         Lane::new("Redisson: publish and retry", PublishAndRetry::start(&pair.bare)?, 200)?,
@@ -76,10 +78,11 @@ fn alone(effort: Effort) -> anyhow::Result<Section> {
 
     let [line, publish, _] = &lanes;
     let columns = ["", "handoffs", "p50, µs", "p99", "p50, × Redisson", "p99"];
-    let mut section = Section::new("From a release to the grant of the one who waits", &columns);
+    let title = format!("From a release to the grant of the one who waits, {}", cores.label());
+    let mut section = Section::new(title, &columns);
     section.rows = lanes.iter().map(|lane| lane.row(publish)).collect();
     for (share, which) in [(0.5, "p50"), (0.99, "p99")] {
-        let name = format!("handoff / publish and retry, {which}");
+        let name = format!("handoff / publish and retry, {which}, {}", cores.label());
         let ratio = line.micros(share) / publish.micros(share);
         section.figures.push(Figure::single(name, ratio, "", TARGET));
     }

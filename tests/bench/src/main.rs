@@ -9,6 +9,7 @@ mod chain;
 mod churn;
 mod contender;
 mod contention;
+mod cores;
 mod cpu;
 mod crowd;
 mod cycle;

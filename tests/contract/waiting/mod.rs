@@ -6,6 +6,7 @@ mod cluster;
 mod config;
 mod databases;
 mod foreign;
+mod grammar;
 mod handoff;
 mod info;
 mod leaving;

@@ -11,8 +11,8 @@ use crate::resp::{Command, Reply};
 /// How many events are kept.
 const KEPT: usize = 60_000;
 
-/// How many of them are told.
-const TOLD: usize = 80;
+/// How many of them are told of one lock.
+pub const TOLD: usize = 80;
 
 /// Something that happened.
 #[derive(Clone, Debug)]
@@ -50,12 +50,12 @@ impl Journal {
         self.entries.push_back(Entry { round, wall, client, event });
     }
 
-    /// The last ones that concern a lock, or all.
-    pub fn tell(&self, lock: Option<Lock>) -> String {
+    /// The last ones that concern a lock, or any.
+    pub fn tell(&self, lock: Option<Lock>, most: usize) -> String {
         let concerned: Vec<_> =
             self.entries.iter().filter(|entry| lock.is_none_or(|lock| entry.event.concerns(lock))).collect();
         let mut text = String::new();
-        for Entry { round, wall, client, event } in &concerned[concerned.len().saturating_sub(TOLD)..] {
+        for Entry { round, wall, client, event } in &concerned[concerned.len().saturating_sub(most)..] {
             let who = client.map_or_else(|| "server".to_owned(), |client| format!("client {client}"));
             let _ = writeln!(text, "round {round} {:>6} {who}: {}", wall % 1_000_000, event.describe());
         }

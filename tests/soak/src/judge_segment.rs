@@ -27,7 +27,13 @@ impl Play {
         }
         self.judge_releases(&previous)?;
         self.judge_unblocked(&previous)?;
-        self.before = previous.happened;
+        for (place, text) in &previous.denied_early {
+            // The withdrawal's own reply may have been read later.
+            if !self.current.withdrawn.contains(place) {
+                return Err(Violation::of(place.0, text.clone()).into());
+            }
+        }
+        self.before = previous;
         self.judge_waits()
     }
 
@@ -91,6 +97,7 @@ impl Play {
             rounds.iter().any(|round| round.released.contains(&place))
                 // It may have been taken back, or the reply to its release have been lost.
                 || segment.left.contains(&place)
+                || self.before.left.contains(&place)
         });
         let lost = segment.losses.iter().flat_map(|loss| &loss.sent).any(|sent| sent.ask.concerns(lock));
         if wanted || lost || rounds.iter().any(|round| round.forced.contains(&lock)) {
@@ -111,7 +118,7 @@ impl Play {
                 Happening::Granted { .. } | Happening::Carried(_) => false,
             };
             // Its end may have been in the round before: this reply was read late.
-            if !segment.happened.iter().any(ended) && !self.before.iter().any(ended) {
+            if !segment.happened.iter().any(ended) && !self.before.happened.iter().any(ended) {
                 let text = format!("NOT RELEASED in round {}: {owner:?} is told so", segment.round);
                 return Err(Violation::of(*lock, text).into());
             }

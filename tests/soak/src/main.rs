@@ -28,12 +28,15 @@ mod stream;
 mod tally;
 mod violation;
 
+use std::fs;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use clap::Parser;
 
+use crate::journal::TOLD;
 use crate::stage::Stage;
 use crate::violation::Violation;
 
@@ -49,13 +52,16 @@ struct Options {
     /// Ends after so many seconds
     #[arg(long, default_value_t = 3600)]
     seconds: u64,
+    /// Where all that is remembered of a failed run is written
+    #[arg(long)]
+    journal: Option<PathBuf>,
+    /// So many rounds lie between two quiet points
+    #[arg(long, default_value_t = 100)]
+    quiet_every: u64,
     /// So many clients
     #[arg(long, default_value_t = 70)]
     clients: usize,
 }
-
-/// So many rounds lie between two quiet points.
-const QUIET_EVERY: u64 = 100;
 
 /// One quiet point in so many is also a reload.
 const RELOAD_EVERY: u64 = 10;
@@ -82,7 +88,10 @@ fn main() -> anyhow::Result<ExitCode> {
         }
         Err(error) => {
             let lock = error.downcast_ref::<Violation>().and_then(|violation| violation.lock);
-            println!("{}", stage.play.journal.tell(lock));
+            println!("{}", stage.play.journal.tell(lock, TOLD));
+            if let Some(path) = &options.journal {
+                fs::write(path, stage.play.journal.tell(None, usize::MAX))?;
+            }
             let log = stage.server.log();
             let tail = log.lines().rev().take(15).collect::<Vec<_>>().into_iter().rev();
             println!("{}", tail.collect::<Vec<_>>().join("\n"));
@@ -99,8 +108,9 @@ fn run(stage: &mut Stage, options: &Options) -> anyhow::Result<()> {
     while stage.play.tally.steps < options.steps && Instant::now() < end {
         let left = options.steps - stage.play.tally.steps;
         stage.play.play_round(left)?;
-        if stage.play.round.is_multiple_of(QUIET_EVERY) {
+        if stage.play.round.is_multiple_of(options.quiet_every) {
             stage.play.compare_lines()?;
+            stage.play.compare_databases()?;
             stage.compare_replica()?;
             if stage.play.tally.quiet_points.is_multiple_of(RELOAD_EVERY) {
                 stage.play.reload()?;

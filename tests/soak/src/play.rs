@@ -50,8 +50,8 @@ pub struct Play {
     pub fence: u64,
     pub previous: Segment,
     pub current: Segment,
-    /// What the stream told of in the round before the previous.
-    pub before: Vec<Happening>,
+    /// The round before the previous.
+    pub before: Segment,
 }
 
 impl Play {
@@ -187,6 +187,7 @@ impl Play {
         let sent: Vec<Sent> = self.fleet.clients[number].expected.drain(..).collect();
         for sent in &sent {
             self.current.left.extend(sent.ask.wants());
+            self.current.expect(&sent.ask);
         }
         let asks = sent.iter().map(|sent| sent.ask.clone()).collect();
         self.journal.note(self.round, wall_ms(), Some(number), Event::Gone(end, asks));

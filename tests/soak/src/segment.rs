@@ -64,6 +64,8 @@ pub struct Segment {
     pub confirmed: HashSet<(Lock, Owner)>,
     /// The tokens that clients were told of.
     pub told: HashSet<i64>,
+    /// Requests in line that were denied without a reason that was known then.
+    pub denied_early: Vec<((Lock, Owner), String)>,
     /// The requests that were unblocked, by the reply to who did it.
     pub surely_unblocked: Vec<(usize, u64)>,
 }
@@ -84,10 +86,16 @@ impl Segment {
             (Ask::Exec(parts) | Ask::Script(parts), Reply::Array(replies)) => {
                 parts.iter().zip(replies).for_each(|(part, reply)| self.note_reply(part, reply));
             }
-            (Ask::Acquire { .. }, _) => {
+            (Ask::Acquire { lock, owner, .. }, _) => {
                 if let Some([(1..), _, token]) = reply.integers() {
                     self.told.insert(token);
+                } else {
+                    self.left.insert((*lock, *owner));
                 }
+            }
+            (Ask::Release { lock, owner, keep: Some(0) }, _) => {
+                self.withdrawn.insert((*lock, *owner));
+                self.left.insert((*lock, *owner));
             }
             (Ask::Renew { lock, owner, .. } | Ask::Release { lock, owner, .. }, Reply::Int((1..))) => {
                 self.confirmed.insert((*lock, *owner));

@@ -75,7 +75,7 @@ impl Stage {
             fence: 0,
             previous: Segment::default(),
             current: Segment::default(),
-            before: Vec::new(),
+            before: Segment::default(),
         };
         Ok(Self { play, replica, server, _replica: replica_server })
     }

@@ -14,6 +14,8 @@ pub struct Tally {
     pub handoffs: u64,
     /// First holds that their owner's client never heard of, and that were taken back in time.
     pub taken_back: u64,
+    /// First holds that their owner acted on before it was told.
+    pub confirmed: u64,
     /// First holds whose reply was lost with a connection, as it may be.
     pub reply_lost: u64,
     /// First holds that nobody was told of, and that a foreign edit carried to another name before they
@@ -55,10 +57,11 @@ impl fmt::Display for Tally {
         writeln!(f, "{} steps in {} rounds, {} quiet points", self.steps, self.rounds, self.quiet_points)?;
         writeln!(
             f,
-            "grants {} (told to waiters {}, taken back {}, reply lost with its connection {}, carried away {}), order checked {}",
+            "grants {} (told to waiters {}, taken back {}, acted on untold {}, reply lost with its connection {}, carried away {}), order checked {}",
             self.grants,
             self.handoffs,
             self.taken_back,
+            self.confirmed,
             self.reply_lost,
             self.carried_away,
             self.order_checked
