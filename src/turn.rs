@@ -22,6 +22,9 @@ const ROUND_US: u64 = 2000;
 /// in milliseconds. To reap a key during a pause would end the server.
 const BARRED_POLL: u64 = 5;
 
+/// Later than anything.
+const NEVER: MonotonicMs = MonotonicMs(u64::MAX);
+
 /// Sets the timer, if it has to fire earlier than it stands.
 pub fn settle(ctx: Context<'_>) {
     if let Some(at) = node::with(next_wake) {
@@ -34,10 +37,18 @@ fn next_wake(node: &mut Node) -> Option<MonotonicMs> {
     if node.role == Role::Replica {
         return None;
     }
-    let turn = (!node.turn.is_empty()).then(|| node.turn.retry_at.unwrap_or_default());
-    let wakes = [node.lease_wanted.take(), node.lines.next_wake(), node.grace, turn];
-    let at = wakes.into_iter().flatten().min()?;
-    node.timer.as_ref().is_none_or(|(_, stands_at)| at < *stands_at).then_some(at)
+    let mut at = node.lease_wanted.take().unwrap_or(NEVER);
+    if node.lines.waiting() > 0 {
+        at = at.min(node.lines.next_wake().unwrap_or(NEVER));
+    }
+    if let Some(end) = node.grace {
+        at = at.min(end);
+    }
+    if !node.turn.is_empty() {
+        at = at.min(node.turn.retry_at.unwrap_or_default());
+    }
+    let stands_at = node.timer.as_ref().map_or(NEVER, |(_, stands_at)| *stands_at);
+    (at < stands_at).then_some(at)
 }
 
 /// The same after a keyspace event. What became free is handed over right after the command that freed it,

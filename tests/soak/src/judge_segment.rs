@@ -28,8 +28,13 @@ impl Play {
         self.judge_releases(&previous)?;
         self.judge_unblocked(&previous)?;
         for (place, text) in &previous.denied_early {
-            // The withdrawal's own reply may have been read later.
-            if !self.current.withdrawn.contains(place) {
+            // The withdrawal's own reply may have been read later; or the hold was carried to another name
+            // before its owner gave it back.
+            let carried = previous.happened.iter().any(|happening| matches!(happening, Happening::Carried(_)));
+            let rounds = [&previous, &self.current];
+            let elsewhere = carried
+                && rounds.iter().any(|round| round.withdrawn.iter().any(|(_, owner)| *owner == place.1));
+            if !self.current.withdrawn.contains(place) && !elsewhere {
                 return Err(Violation::of(place.0, text.clone()).into());
             }
         }
