@@ -9,6 +9,7 @@ PORT ?= 6379
 SERVER ?= redis-server
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
+SOAK_STEPS ?= 1000000
 
 target := $(abspath $(or $(CARGO_TARGET_DIR),target))
 module := $(target)/release/libredis_lock.so
@@ -22,7 +23,7 @@ export REDIS_LOCK_SERVER := $(if $(findstring /,$(SERVER)),$(abspath $(SERVER)),
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@printf '\nVariables: PORT=%s SERVER=%s PREFIX=%s FUZZ_SECONDS=%s\n' '$(PORT)' '$(SERVER)' '$(PREFIX)' '$(FUZZ_SECONDS)'
+	@printf '\nVariables: PORT=%s SERVER=%s PREFIX=%s FUZZ_SECONDS=%s SOAK_STEPS=%s\n' '$(PORT)' '$(SERVER)' '$(PREFIX)' '$(FUZZ_SECONDS)' '$(SOAK_STEPS)'
 
 .PHONY: deps
 deps: ## install what is missing to build and run: redis-server, a C compiler, libclang
@@ -62,6 +63,10 @@ audit: ## look the dependencies up in the database of security advisories
 .PHONY: fuzz
 fuzz: build ## send random commands to a live server for FUZZ_SECONDS
 	cargo run --release --locked --package redis-lock-fuzz -- --seconds $(FUZZ_SECONDS)
+
+.PHONY: soak
+soak: build ## play SOAK_STEPS random steps with the waiting lines of a live server
+	cargo run --release --locked --package redis-lock-soak -- --steps $(SOAK_STEPS)
 
 .PHONY: bench
 bench: build ## measure what the commands cost, each figure beside its target (on a quiet machine)

@@ -16,6 +16,8 @@ const REDISSON_UNLOCK: &str = include_str!("../../differential/lua/unlock.lua");
 pub struct Trade {
     /// What DUMP said of a held lock.
     pub payload: Vec<u8>,
+    /// May keys be carried to other names and databases?
+    pub carries: bool,
     /// May keys be carried from one database to another?
     pub between_databases: bool,
 }
@@ -45,14 +47,14 @@ impl Trade {
                 (on("PEXPIREAT", lock, &at.to_string()), one)
             }
             52..60 => (on("SET", lock, &format!("x PX {}", rng.random_range(1..=40))), one),
-            60..66 if other != lock => {
+            60..66 if self.carries && other != lock => {
                 (on("RENAME", lock, &String::from_utf8_lossy(&other.name())), vec![lock, other])
             }
             66..72 if other != lock => {
                 let to = format!("{} REPLACE", String::from_utf8_lossy(&other.name()));
                 (on("COPY", lock, &to), vec![other])
             }
-            72..80 if self.between_databases => {
+            72..80 if self.carries && self.between_databases => {
                 (on("MOVE", lock, &beyond.db().to_string()), vec![lock, beyond])
             }
             80..84 if self.between_databases => {
@@ -65,7 +67,7 @@ impl Trade {
                 (command, one)
             }
             93..95 => (words("FLUSHDB"), Lock::all_in(db).collect()),
-            95..98 => (words("SWAPDB 0 1"), (0..DATABASES).flat_map(Lock::all_in).collect()),
+            95..98 if self.carries => (words("SWAPDB 0 1"), (0..DATABASES).flat_map(Lock::all_in).collect()),
             _ => (on("DEL", lock, ""), one),
         };
         Ask::Foreign { command, touches }

@@ -7,7 +7,7 @@ use crate::cast::{Lock, Owner};
 use crate::play::Play;
 use crate::resp::Reply;
 use crate::segment::{Answer, Segment};
-use crate::shadow::{Hash, Value};
+use crate::shadow::{Happening, Hash, Value};
 use crate::tally::Tally;
 use crate::violation::Violation;
 
@@ -176,7 +176,7 @@ impl Court<'_> {
                     0 if ttl == 0 => self.was_free(lock, answer.wall) || self.was_unblocked(answer.client),
                     _ => self.was_lock(lock, |hash| hash.token == token),
                 };
-                if !stood {
+                if !stood && !self.told_of_another_place(token) {
                     return Err(self.unfounded(ask, reply).into());
                 }
                 self.tally.denials += 1;
@@ -196,6 +196,16 @@ impl Court<'_> {
             _ => return Err(self.unfounded(ask, reply).into()),
         }
         Ok(())
+    }
+
+    /// A hold that was carried to another name before its owner was told, and that was withdrawn there, is
+    /// told of that place.
+    fn told_of_another_place(&self, token: i64) -> bool {
+        let carried = [self.previous, self.current]
+            .iter()
+            .flat_map(|segment| &segment.happened)
+            .any(|happening| matches!(happening, Happening::Carried(_)));
+        carried && (token == 0 || Lock::all().any(|lock| self.was_lock(lock, |hash| hash.token == token)))
     }
 
     fn was_unblocked(&self, client: usize) -> bool {

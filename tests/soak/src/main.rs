@@ -58,6 +58,9 @@ struct Options {
     /// So many rounds lie between two quiet points
     #[arg(long, default_value_t = 100)]
     quiet_every: u64,
+    /// Nobody renames, moves or swaps locks
+    #[arg(long)]
+    no_carrying: bool,
     /// So many clients
     #[arg(long, default_value_t = 70)]
     clients: usize,
@@ -77,6 +80,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let seed = options.seed.unwrap_or_else(rand::random);
     println!("seed {seed}");
     let mut stage = Stage::set(seed, options.clients)?;
+    stage.play.trade.carries = !options.no_carrying;
     println!("server {:?}", stage.server.version());
     let began = Instant::now();
     let outcome = run(&mut stage, &options);

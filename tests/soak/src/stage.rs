@@ -67,7 +67,7 @@ impl Stage {
             admin,
             stream,
             shadow: Shadow::new(template),
-            trade: Trade { payload, between_databases: server.version() != MISLED },
+            trade: Trade { payload, carries: true, between_databases: server.version() != MISLED },
             journal: Journal::default(),
             tally: Tally::default(),
             round: 0,
