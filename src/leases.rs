@@ -137,23 +137,34 @@ pub fn review(ctx: Context<'_>, name: ServerStr<'_>) {
     }
 }
 
+/// A key has come from another name, another database, or from outside.
+pub fn arrived(ctx: Context<'_>, name: ServerStr<'_>) {
+    if node::with(|node| !node.turn.handoffs.is_empty())
+        && let Some(key) = Key::open(ctx, name, Access::Read)
+        && let Some(token) = lock_hash::token(&key)
+    {
+        let lock = LockName { db: ctx.db(), name: name.bytes().into() };
+        node::with(|node| follow(node, lock, token));
+    }
+    review(ctx, name);
+}
+
 /// A lock that was handed over in this turn may have been renamed or moved before its holder was told.
 fn follow(node: &mut Node, lock: LockName, token: u64) {
     let is_it = |(at, handoff): &(&LockName, &Handoff)| {
         handoff.token == token && !node.leases.contains(at.db, &at.name)
     };
     let Some(before) = node.turn.handoffs.iter().find(is_it).map(|(at, _)| at.clone()) else { return };
-    if let Some(handoff) = node.turn.handoffs.remove(&before) {
-        node.turn.handoffs.insert(lock, handoff);
+    let Some(handoff) = node.turn.handoffs.remove(&before) else { return };
+    if let Some(overwritten) = node.turn.handoffs.insert(lock, handoff) {
+        // Who had got the lock of that name, and lost it again, is still to be told.
+        node.turn.tell_all(overwritten);
     }
 }
 
 fn look_again(ctx: Context<'_>, name: ServerStr<'_>, key: &Key<'_>) {
     if let Some(token) = lock_hash::token(key) {
-        node::with(|node| {
-            node.tokens.observe(token);
-            follow(node, LockName { db: ctx.db(), name: name.bytes().into() }, token);
-        });
+        node::with(|node| node.tokens.observe(token));
     }
     let known = || node::with(|node| node.leases.contains(ctx.db(), name.bytes()));
     match lock_hash::held(key) {

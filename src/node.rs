@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 use crate::answer::{Answer, Standing};
-use crate::lock::{GracePeriod, LeaseTable, Lines, MonotonicMs, TokenCounter, TrackedLock};
+use crate::lock::{GracePeriod, Lease, LeaseTable, Lines, MonotonicMs, TokenCounter, TrackedLock};
 use crate::metrics::Metrics;
 use crate::server::{Blocked, ServerString, Timer};
 use crate::settings::Settings;
@@ -67,8 +67,17 @@ pub struct Handoff {
     pub before: u64,
     /// The token of the hold.
     pub token: u64,
+    /// The lease of the hold.
+    pub lease: Lease,
     /// Its owner's requests.
     pub recipients: Vec<Recipient>,
+}
+
+impl Message {
+    /// A message of which nothing hangs.
+    pub fn new(client: Blocked<Request>, answer: Answer) -> Self {
+        Self { client, answer, receipt: None }
+    }
 }
 
 impl Handoff {
@@ -89,33 +98,75 @@ pub struct Recipient {
     pub standing: Standing,
 }
 
+/// What one request was granted: what is taken back, if it turns out that its client was gone before.
+#[derive(Debug)]
+pub struct Receipt {
+    /// The lock.
+    pub lock: LockName,
+    /// Who got it.
+    pub owner: Box<[u8]>,
+    /// The holds that it had before.
+    pub before: u64,
+    /// The hold that it got.
+    pub standing: Standing,
+    /// The lease of that.
+    pub lease: Lease,
+}
+
+/// What somebody who waited is to be told.
+#[derive(Debug)]
+pub struct Message {
+    /// Who.
+    pub client: Blocked<Request>,
+    /// What.
+    pub answer: Answer,
+    /// What is to be taken back where it does not reach the client.
+    pub receipt: Option<Box<Receipt>>,
+}
+
 /// What waits for the end of the event-loop turn.
 #[derive(Debug, Default)]
 pub struct Turn {
     /// Locks that have become free while somebody was in line for them.
     pub freed: BTreeSet<LockName>,
+    /// Those of them that could not be granted: without enough replicas, while nothing can be saved, or as their
+    /// slot is leaving.
+    pub barred: BTreeSet<LockName>,
+    /// When those are tried again, and from which on.
+    pub retry: Option<(MonotonicMs, Option<LockName>)>,
+    /// A job stands that serves the lines after the present command.
+    pub job_stands: bool,
     /// Where to go on looking at all lines, if a crowd of locks may have become free.
     pub sweep: Option<u32>,
     /// What was granted from the lines and not told yet.
     pub handoffs: BTreeMap<LockName, Handoff>,
     /// What else the lines are to be told.
-    pub answers: Vec<(Blocked<Request>, Answer)>,
+    pub answers: Vec<Message>,
+    /// What was told to nobody.
+    pub missed: Vec<Receipt>,
     /// Locks that were flushed, as whether they are free shows only then: DEBUG RELOAD brings them back.
     pub flushed: VecDeque<TrackedLock>,
     /// Channels of unlocks that the replicas have not heard of.
     pub unheard: VecDeque<ServerString>,
-    /// When to try again, where nothing could be written.
-    pub retry_at: Option<MonotonicMs>,
+    /// When to look again, while writes are paused.
+    pub paused_until: Option<MonotonicMs>,
 }
 
 impl Turn {
-    /// Is there nothing to do?
-    pub fn is_empty(&self) -> bool {
-        let Self { freed, sweep, handoffs, answers, flushed, unheard, retry_at: _ } = self;
+    /// What was handed over is to be told, and not to be taken back.
+    pub fn tell_all(&mut self, handoff: Handoff) {
+        let told = handoff.recipients.into_iter();
+        self.answers.extend(told.map(|to| Message::new(to.client, Answer::Standing(to.standing))));
+    }
+
+    /// Is there nothing to do, but to try again what is barred?
+    pub fn is_done(&self) -> bool {
+        let Self { freed, sweep, handoffs, answers, missed, flushed, unheard, .. } = self;
         freed.is_empty()
             && sweep.is_none()
             && handoffs.is_empty()
             && answers.is_empty()
+            && missed.is_empty()
             && flushed.is_empty()
             && unheard.is_empty()
     }
@@ -183,6 +234,12 @@ impl Node {
     /// The timer has to fire for a lease at this time, or earlier.
     pub fn want_lease(&mut self, at: MonotonicMs) {
         self.lease_wanted = Some(self.lease_wanted.map_or(at, |wanted| wanted.min(at)));
+    }
+
+    /// The longest lease that may be granted, in milliseconds.
+    pub fn longest_lease(&self) -> u64 {
+        let most = self.settings.max_ttl;
+        self.grace_period.longest_lease().map_or(most, |covered| covered.min(most))
     }
 
     /// Begins the grace, if there is one: this node begins to answer, and may have forgotten leases.

@@ -10,7 +10,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use crate::leases;
 use crate::lock::MonotonicMs;
 use crate::node::{self, LockName, Node, Role, Topology, Turn};
-use crate::server::{Alarm, Context, Job, ServerStr, ServerString, Timer, after_this};
+use crate::server::{Alarm, Context, Job, ServerString, Timer, after_this};
 use crate::unlocks;
 use crate::waiting::{self, Served};
 
@@ -21,6 +21,12 @@ const ROUND_US: u64 = 2000;
 /// How soon to look again while nothing may be written (while writes are paused, or without enough replicas),
 /// in milliseconds. To reap a key during a pause would end the server.
 const BARRED_POLL: u64 = 5;
+
+/// For how many microseconds what is barred is tried again: a small part of the time until the next try.
+const RETRY_US: u64 = 500;
+
+/// A crowd of unlocks for which room is kept.
+const USUAL_CROWD: usize = 64;
 
 /// Later than anything.
 const NEVER: MonotonicMs = MonotonicMs(u64::MAX);
@@ -44,8 +50,12 @@ fn next_wake(node: &mut Node) -> Option<MonotonicMs> {
     if let Some(end) = node.grace {
         at = at.min(end);
     }
-    if !node.turn.is_empty() {
-        at = at.min(node.turn.retry_at.unwrap_or_default());
+    let soonest = node.turn.paused_until.unwrap_or_default();
+    if !node.turn.is_done() {
+        at = at.min(soonest);
+    }
+    if let Some((retry_at, _)) = node.turn.retry {
+        at = at.min(soonest.max(retry_at));
     }
     let stands_at = node.timer.as_ref().map_or(NEVER, |(_, stands_at)| *stands_at);
     (at < stands_at).then_some(at)
@@ -54,8 +64,12 @@ fn next_wake(node: &mut Node) -> Option<MonotonicMs> {
 /// The same after a keyspace event. What became free is handed over right after the command that freed it,
 /// where the server can do so, or when the turn ends.
 pub fn settle_after_event(ctx: Context<'_>) {
-    let freed = node::with(|node| !node.turn.freed.is_empty());
-    if !(freed && after_this::<Handover>(ctx)) {
+    let needed = node::with(|node| !node.turn.freed.is_empty() && !node.turn.job_stands);
+    if needed {
+        let stands = after_this::<Handover>(ctx);
+        node::with(|node| node.turn.job_stands = stands);
+    }
+    if node::with(|node| !node.turn.job_stands) {
         settle(ctx);
     }
 }
@@ -67,12 +81,10 @@ pub fn want_next_lease(node: &mut Node) {
     }
 }
 
-/// Stops the timer and forgets what waits for the end of the turn: a replica does nothing of its own. What was
-/// handed over and not told can't be taken back now; it is when this node is promoted with the same data.
+/// Stops the timer and forgets what waits for the end of the turn: a replica does nothing of its own.
 pub fn forget(ctx: Context<'_>) {
     let timer = node::with(|node| {
-        let handoffs = std::mem::take(&mut node.turn.handoffs);
-        node.turn = Turn { handoffs, ..Turn::default() };
+        node.turn = Turn::default();
         node.timer.take()
     });
     if let Some((timer, _)) = timer {
@@ -95,8 +107,8 @@ struct Round {
 }
 
 impl Round {
-    fn begin() -> Self {
-        Self { ends_us: node::with(|node| node.now_us()) + ROUND_US }
+    fn begin(length_us: u64) -> Self {
+        Self { ends_us: node::with(|node| node.now_us()) + length_us }
     }
 
     fn goes_on(&self) -> bool {
@@ -109,7 +121,8 @@ struct Handover;
 
 impl Job for Handover {
     fn run(ctx: Context<'_>) {
-        serve_freed(ctx, &Round::begin());
+        node::with(|node| node.turn.job_stands = false);
+        serve_freed(ctx, &Round::begin(ROUND_US));
         settle(ctx);
     }
 }
@@ -118,29 +131,23 @@ struct Tick;
 
 impl Alarm for Tick {
     fn ring(ctx: Context<'_>) {
-        node::with(|node| (node.timer, node.turn.retry_at) = (None, None));
+        node::with(|node| (node.timer, node.turn.paused_until) = (None, None));
         if node::with(|node| node.role) == Role::Replica {
             return;
         }
         end_grace(ctx);
         let paused = ctx.writes_paused();
-        let served = if paused {
-            Served::Barred
-        } else {
+        if !paused {
             end_leases(ctx);
-            catch_up(ctx)
-        };
+            catch_up(ctx);
+            retry_barred(ctx);
+        }
         end_waits(ctx);
         waiting::deliver(ctx);
         node::with(|node| {
-            let later = node.now().plus(BARRED_POLL);
-            if node.turn.is_empty() {
-                // A crowd may have passed through: its room is given back.
-                node.turn = Turn::default();
-            } else if served == Served::Barred {
-                node.turn.retry_at = Some(later);
-            }
             if paused {
+                let later = node.now().plus(BARRED_POLL);
+                node.turn.paused_until = Some(later);
                 node.want_lease(later);
             } else {
                 want_next_lease(node);
@@ -164,7 +171,7 @@ fn end_grace(ctx: Context<'_>) {
 }
 
 fn end_leases(ctx: Context<'_>) {
-    let round = Round::begin();
+    let round = Round::begin(ROUND_US);
     while round.goes_on() {
         let Some(lock) = node::with(|node| node.leases.pop_due(node.now())) else { break };
         leases::end_lease(ctx, &lock);
@@ -173,7 +180,7 @@ fn end_leases(ctx: Context<'_>) {
 }
 
 fn end_waits(ctx: Context<'_>) {
-    let round = Round::begin();
+    let round = Round::begin(ROUND_US);
     while round.goes_on() {
         let Some(ticket) = node::with(|node| node.lines.pop_due(node.now())) else { break };
         waiting::time_out(ctx, ticket);
@@ -181,72 +188,95 @@ fn end_waits(ctx: Context<'_>) {
 }
 
 /// Does a round of what had to wait for the end of the turn.
-fn catch_up(ctx: Context<'_>) -> Served {
-    let round = Round::begin();
+fn catch_up(ctx: Context<'_>) {
+    let round = Round::begin(ROUND_US);
+    serve_freed(ctx, &round);
     while round.goes_on() {
         if let Some(channel) = node::with(|node| node.turn.unheard.pop_front()) {
             unlocks::relay(ctx, &channel);
         } else if let Some(lock) = node::with(|node| node.turn.flushed.pop_front()) {
             unlocks::announce_if_free(ctx, &lock);
+        } else if let Some(place) = node::with(|node| node.turn.sweep) {
+            sweep_on(ctx, place);
         } else {
-            break;
+            // A crowd may have passed through: its room is given back.
+            return node::with(|node| {
+                node.turn.unheard.shrink_to(USUAL_CROWD);
+                node.turn.flushed.shrink_to(USUAL_CROWD);
+            });
         }
     }
-    let mut served = serve_freed(ctx, &round);
-    while round.goes_on() && served == Served::Done {
-        let Some(place) = node::with(|node| node.turn.sweep) else { break };
-        served = sweep_on(ctx, place);
-    }
-    served
 }
 
 /// Serves the lines for locks that became free while somebody waited for them.
-fn serve_freed(ctx: Context<'_>, round: &Round) -> Served {
-    let mut barred = None;
-    loop {
-        let lock = node::with(|node| match &barred {
-            None => node.turn.freed.first().cloned(),
-            Some(last) => node.turn.freed.range((Excluded(last), Unbounded)).next().cloned(),
-        });
-        let Some(lock) = lock else { break };
-        match serve_one(ctx, lock.db, ServerString::new(&lock.name).as_str()) {
-            Served::Done => node::with(|node| {
-                node.turn.freed.remove(&lock);
-            }),
-            // The slot of this one may have left; the others need not wait for that.
-            Served::Barred if node::with(|node| node.topology) == Topology::Cluster => barred = Some(lock),
-            Served::Barred => return Served::Barred,
-        }
+fn serve_freed(ctx: Context<'_>, round: &Round) {
+    while let Some(lock) = node::with(|node| node.turn.freed.first().cloned()) {
+        serve_or_bar(ctx, lock);
         if !round.goes_on() {
             break;
         }
     }
-    if barred.is_some() { Served::Barred } else { Served::Done }
 }
 
-fn serve_one(ctx: Context<'_>, db: u32, name: ServerStr<'_>) -> Served {
-    if ctx.select(db) { waiting::serve(ctx, name) } else { Served::Done }
+/// Tries again what could not be granted, for a short while, going on where the last try ended.
+fn retry_barred(ctx: Context<'_>) {
+    let due = node::with(|node| {
+        let is_due = node.turn.retry.as_ref().is_some_and(|(at, _)| *at <= node.now());
+        if is_due { node.turn.retry.take() } else { None }
+    });
+    let Some((_, mut last)) = due else { return };
+    let round = Round::begin(RETRY_US);
+    while round.goes_on() {
+        let next = node::with(|node| match &last {
+            None => node.turn.barred.first().cloned(),
+            Some(last) => node.turn.barred.range((Excluded(last), Unbounded)).next().cloned(),
+        });
+        last = next.clone();
+        let Some(lock) = next else { break };
+        let served = serve_one(ctx, &lock);
+        if served == Served::Barred && node::with(|node| node.topology) == Topology::Standalone {
+            // As it is for this one, so it is for all.
+            break;
+        }
+        if served == Served::Done {
+            node::with(|node| node.turn.barred.remove(&lock));
+        }
+    }
+    node::with(|node| {
+        let later = node.now().plus(BARRED_POLL);
+        node.turn.retry = (!node.turn.barred.is_empty()).then_some((later, last));
+    });
+}
+
+/// Serves the line for a lock, or has it tried again later.
+fn serve_or_bar(ctx: Context<'_>, lock: LockName) {
+    let served = serve_one(ctx, &lock);
+    node::with(|node| {
+        node.turn.freed.remove(&lock);
+        if served == Served::Barred {
+            node.turn.barred.insert(lock);
+            let later = node.now().plus(BARRED_POLL);
+            node.turn.retry.get_or_insert((later, None));
+        }
+    });
+}
+
+fn serve_one(ctx: Context<'_>, lock: &LockName) -> Served {
+    if ctx.select(lock.db) {
+        waiting::serve(ctx, ServerString::new(&lock.name).as_str())
+    } else {
+        Served::Done
+    }
 }
 
 /// Serves the next line of a sweep over all.
-fn sweep_on(ctx: Context<'_>, place: u32) -> Served {
+fn sweep_on(ctx: Context<'_>, place: u32) {
     let found = node::with(|node| {
         let (next, db, name) = node.lines.line_from(place)?;
-        Some((next, db, ServerString::new(name)))
+        Some((next, LockName { db, name: name.into() }))
     });
-    let Some((next, db, name)) = found else {
-        node::with(|node| node.turn.sweep = None);
-        return Served::Done;
-    };
-    let served = serve_one(ctx, db, name.as_str());
-    node::with(|node| match (served, node.topology) {
-        (Served::Barred, Topology::Standalone) => served,
-        _ => {
-            if served == Served::Barred {
-                node.turn.freed.insert(LockName { db, name: name.as_str().bytes().into() });
-            }
-            node.turn.sweep = node.turn.sweep.map(|_| next);
-            Served::Done
-        }
-    })
+    node::with(|node| node.turn.sweep = found.as_ref().map(|(next, _)| *next));
+    if let Some((_, lock)) = found {
+        serve_or_bar(ctx, lock);
+    }
 }

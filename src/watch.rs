@@ -1,12 +1,14 @@
-//! What others do to a lock's key, and what happens to the node.
+//! What others do to a lock's key, and what happens to the node and to those who wait.
 
+use crate::answer::Answer;
 use crate::leases;
-use crate::lock::WallMs;
+use crate::lock::{Ticket, WallMs};
 use crate::lock_hash;
-use crate::node::{self, Role};
-use crate::server::{Context, KeyspaceEvent, Observer, ServerEvent, ServerStr, for_each_hash};
+use crate::node::{self, Receipt, Request, Role};
+use crate::server::{Args, Context, KeyspaceEvent, Observer, ServerEvent, ServerStr, Waiting, for_each_hash};
 use crate::turn;
 use crate::unlocks::Cause;
+use crate::waiting;
 
 /// Listens to the server.
 pub struct Watch;
@@ -16,7 +18,7 @@ impl Observer for Watch {
     fn keyspace_event(ctx: Context<'_>, event: KeyspaceEvent<'_>) {
         let key = event.key;
         match event.name {
-            b"rename_to" | b"move_to" | b"copy_to" | b"restore" => leases::review(ctx, key),
+            b"rename_to" | b"move_to" | b"copy_to" | b"restore" => leases::arrived(ctx, key),
             // A replica learns of its master's locks by the lease that comes with each.
             b"expire" if node::with(|node| node.role) == Role::Replica => leases::review(ctx, key),
             _ if !is_on_record(ctx, key) => return,
@@ -50,6 +52,31 @@ impl Observer for Watch {
             ServerEvent::Flushed(db) => leases::flushed(db),
             ServerEvent::Swapped(first, second) => leases::swapped(first, second),
         }
+        turn::settle(ctx);
+    }
+}
+
+/// Those who wait.
+impl Waiting for Request {
+    type Ticket = Ticket;
+    type Answer = Answer;
+    type Receipt = Box<Receipt>;
+
+    fn answer(ctx: Context<'_>, answer: Answer) {
+        answer.send(ctx);
+    }
+
+    fn give_up(ctx: Context<'_>, args: Args<'_>, ticket: Ticket) {
+        waiting::give_up(ctx, args.as_slice().first().copied(), ticket).send(ctx);
+        turn::settle(ctx);
+    }
+
+    fn gone(_ctx: Context<'_>, ticket: Ticket) {
+        waiting::gone(ticket);
+    }
+
+    fn missed(ctx: Context<'_>, receipt: Box<Receipt>) {
+        waiting::missed(*receipt);
         turn::settle(ctx);
     }
 }

@@ -13,11 +13,7 @@ pub fn owner(arg: ServerStr<'_>) -> Result<ServerStr<'_>, Refusal> {
 
 /// A lease in milliseconds, from 1 to `max-ttl`, and no longer than the grace covers.
 pub fn ttl(arg: ServerStr<'_>) -> Result<u64, Refusal> {
-    let max = node::with(|node| {
-        node.grace_period
-            .longest_lease()
-            .map_or(node.settings.max_ttl, |most| most.min(node.settings.max_ttl))
-    });
+    let max = node::with(|node| node.longest_lease());
     integer(arg, 1, max).ok_or(Refusal::Ttl { max })
 }
 

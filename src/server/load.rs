@@ -119,6 +119,7 @@ pub(super) fn missing_functions() -> Vec<&'static str> {
             probe("FreeString", raw::RedisModule_FreeString),
             probe("GetAbsExpire", raw::RedisModule_GetAbsExpire),
             probe("GetBlockedClientPrivateData", raw::RedisModule_GetBlockedClientPrivateData),
+            probe("GetClientId", raw::RedisModule_GetClientId),
             probe("GetCommand", raw::RedisModule_GetCommand),
             probe("GetCommandKeys", raw::RedisModule_GetCommandKeys),
             probe("GetContextFlags", raw::RedisModule_GetContextFlags),

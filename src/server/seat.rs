@@ -21,12 +21,16 @@ pub trait Waiting: Sized + 'static {
     type Ticket: Copy;
     /// What it is told in the end.
     type Answer;
-    /// Replies with the answer. Must not write.
+    /// What is to be known where an answer did not reach it.
+    type Receipt;
+    /// Replies with the answer, just before the server sends all replies. Must not write.
     fn answer(ctx: Context<'_>, answer: Self::Answer);
     /// `CLIENT UNBLOCK` ends the wait: replies. Must not write. `args` are those of its command.
     fn give_up(ctx: Context<'_>, args: Args<'_>, ticket: Self::Ticket);
     /// The client is gone, or has got an error from the server. Must not write.
     fn gone(ctx: Context<'_>, ticket: Self::Ticket);
+    /// The client went in between [`Blocked::resume`] and the reply. Must not write.
+    fn missed(ctx: Context<'_>, receipt: Self::Receipt);
 }
 
 struct Seat<W: Waiting> {
@@ -34,6 +38,7 @@ struct Seat<W: Waiting> {
     handle: Cell<Option<NonNull<raw::RedisModuleBlockedClient>>>,
     ticket: W::Ticket,
     answer: RefCell<Option<W::Answer>>,
+    receipt: Cell<Option<W::Receipt>>,
 }
 
 /// A client that waits for its reply, or has gone meanwhile.
@@ -46,7 +51,8 @@ impl<W: Waiting> Blocked<W> {
         if !ctx.may_block() {
             return None;
         }
-        let seat = Rc::new(Seat { handle: Cell::new(None), ticket, answer: RefCell::new(None) });
+        let (handle, answer, receipt) = (Cell::new(None), RefCell::new(None), Cell::new(None));
+        let seat = Rc::new(Seat { handle, ticket, answer, receipt });
         let data = Rc::into_raw(Rc::clone(&seat)).cast_mut().cast::<c_void>();
         let mut keys = [key.as_ptr()];
         // SAFETY: Presence, Liveness; the server takes a reference of its own to the key, and hands `data`
@@ -79,14 +85,22 @@ impl<W: Waiting> Blocked<W> {
     /// Ends the wait with an answer, unless the client has gone.
     ///
     /// To be called when no command of another client can run any more in this turn of the event loop:
-    /// `CLIENT UNBLOCK` would answer a second time.
-    pub fn resume(self, answer: W::Answer) {
+    /// `CLIENT UNBLOCK` would answer a second time. (Threads that read commands run some even then; where a
+    /// client goes by one, the receipt comes back by [`Waiting::missed`].)
+    pub fn resume(self, answer: W::Answer, receipt: Option<W::Receipt>) {
         if let Some(handle) = self.0.handle.take() {
             self.0.answer.replace(Some(answer));
+            self.0.receipt.set(receipt);
             // SAFETY: Presence; a handle lives until the server is told to end the wait, or says by a callback
             // that it has ended; both take it out of the seat.
             unsafe { present(raw::RedisModule_UnblockClient)(handle.as_ptr(), ptr::null_mut()) };
         }
+    }
+}
+
+impl<W: Waiting> Drop for Blocked<W> {
+    fn drop(&mut self) {
+        debug_assert!(self.0.handle.get().is_none(), "a client was left without an answer");
     }
 }
 
@@ -114,7 +128,7 @@ unsafe extern "C" fn on_key(
     raw::REDISMODULE_ERR as c_int
 }
 
-/// The wait ends, by [`Blocked::resume`] or by `CLIENT UNBLOCK`.
+/// The wait ends: by [`Blocked::resume`], where the server calls this too, or by `CLIENT UNBLOCK`.
 unsafe extern "C" fn on_timeout<W: Waiting>(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
@@ -122,14 +136,11 @@ unsafe extern "C" fn on_timeout<W: Waiting>(
 ) -> c_int {
     // SAFETY: the server calls this for a client of ours.
     let Some(seat) = (unsafe { seat_of::<W>(ctx) }) else { return raw::REDISMODULE_ERR as c_int };
-    // SAFETY: the server passes this callback's context, and the arguments of the command that blocked.
-    let (ctx, args) = unsafe { (Context::new(ctx), args_of(argv, argc)) };
-    let answer = seat.answer.take();
-    guarded(|| match answer {
-        Some(answer) => W::answer(ctx, answer),
-        None if seat.handle.take().is_some() => W::give_up(ctx, args, seat.ticket),
-        None => {}
-    });
+    if seat.handle.take().is_some() {
+        // SAFETY: the server passes this callback's context, and the arguments of the command that blocked.
+        let (ctx, args) = unsafe { (Context::new(ctx), args_of(argv, argc)) };
+        guarded(|| W::give_up(ctx, args, seat.ticket));
+    }
     raw::REDISMODULE_OK as c_int
 }
 
@@ -145,7 +156,17 @@ unsafe extern "C" fn on_disconnect<W: Waiting>(
     }
 }
 
-unsafe extern "C" fn on_free<W: Waiting>(_ctx: *mut raw::RedisModuleCtx, data: *mut c_void) {
+/// The server is done with the wait, and about to send replies: if the client is still there, it gets its answer.
+unsafe extern "C" fn on_free<W: Waiting>(ctx: *mut raw::RedisModuleCtx, data: *mut c_void) {
     // SAFETY: the server gives back, once, the reference that `block` made.
-    guarded(|| drop(unsafe { Rc::from_raw(data.cast_const().cast::<Seat<W>>()) }));
+    let seat = unsafe { Rc::from_raw(data.cast_const().cast::<Seat<W>>()) };
+    // SAFETY: Presence, Liveness; without a client the answer is 0.
+    let is_there = unsafe { present(raw::RedisModule_GetClientId)(ctx) } != 0;
+    // SAFETY: the server passes this callback's context.
+    let ctx = unsafe { Context::new(ctx) };
+    guarded(|| match (seat.answer.take(), seat.receipt.take()) {
+        (Some(answer), _) if is_there => W::answer(ctx, answer),
+        (_, Some(receipt)) => W::missed(ctx, receipt),
+        _ => {}
+    });
 }

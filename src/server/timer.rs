@@ -9,8 +9,9 @@ use super::Context;
 use super::guard::guarded;
 use super::present::present;
 
-/// The server counts in microseconds; this is 35 years of milliseconds.
-const LONGEST: u64 = 1 << 40;
+/// Redis 7.0 counts the microseconds until its next timer in an int when one has fired: a later one than this
+/// (33 minutes) would make it look for timers without a pause.
+const LONGEST: u64 = 2_000_000;
 
 /// What happens when a timer fires.
 pub trait Alarm {
@@ -23,7 +24,8 @@ pub trait Alarm {
 pub struct Timer(raw::RedisModuleTimerID);
 
 impl Timer {
-    /// Starts a timer that fires in `delay` milliseconds, within the resolution of the server's event loop.
+    /// Starts a timer that fires in `delay` milliseconds, within the resolution of the server's event loop, or
+    /// after 33 minutes where that is earlier.
     pub fn start<A: Alarm>(ctx: Context<'_>, delay: u64) -> Self {
         unsafe extern "C" fn on_timer<A: Alarm>(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
             // SAFETY: the server passes the context of this callback.

@@ -7,7 +7,7 @@ use crate::leases::wall_clock;
 use crate::lock::{Record, Ticket};
 use crate::lock_hash::Detail;
 use crate::lock_key::LockKey;
-use crate::node::{self, Request};
+use crate::node::{self, Message, Request};
 use crate::refusal::Refusal;
 use crate::server::{Blocked, Context, ServerStr, ServerString};
 
@@ -40,7 +40,9 @@ impl Withdrawn {
             return;
         }
         let answer = denial(ctx, name);
-        node::with(|node| node.turn.answers.extend(self.0.into_iter().map(|client| (client, answer))));
+        node::with(|node| {
+            node.turn.answers.extend(self.0.into_iter().map(|client| Message::new(client, answer)))
+        });
     }
 }
 

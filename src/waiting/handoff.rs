@@ -1,9 +1,9 @@
 //! A lock that becomes free is handed to the first in its line.
 
-use super::request::{confirm_handoff, dismiss, leave};
+use super::request::{dismiss, leave};
 use crate::answer::{Answer, Standing};
 use crate::leases::{self, wall_clock};
-use crate::lock::{self, Ask, Attempt, Entry, Grant, Record, Ticket, WallMs};
+use crate::lock::{self, Ask, Attempt, Entry, Grant, Lease, Record, Ticket, WallMs};
 use crate::lock_hash::Detail;
 use crate::lock_key::LockKey;
 use crate::node::{self, Handoff, LockName, Recipient, Role};
@@ -29,11 +29,11 @@ pub fn freed(ctx: Context<'_>, name: ServerStr<'_>, cause: Cause) {
 /// Serves the line for this lock if it has become free meanwhile: by the command that runs, or found expired
 /// by it.
 pub fn serve_if_freed(ctx: Context<'_>, name: ServerStr<'_>) {
-    if node::with(|node| node.turn.freed.is_empty()) {
+    if node::with(|node| node.turn.freed.is_empty() && node.turn.barred.is_empty()) {
         return;
     }
     let lock = LockName { db: ctx.db(), name: name.bytes().into() };
-    if node::with(|node| node.turn.freed.contains(&lock)) {
+    if node::with(|node| node.turn.freed.contains(&lock) || node.turn.barred.contains(&lock)) {
         serve(ctx, name);
     }
 }
@@ -65,11 +65,13 @@ pub fn serve(ctx: Context<'_>, name: ServerStr<'_>) -> Served {
     Served::Done
 }
 
-/// Takes a lock off the list of those that became free; was it there?
+/// Takes a lock off the lists of those that became free; was it there?
 fn strike_off(db: u32, name: ServerStr<'_>) -> bool {
-    node::with(|node| {
-        !node.turn.freed.is_empty() && node.turn.freed.remove(&LockName { db, name: name.bytes().into() })
-    })
+    if node::with(|node| node.turn.freed.is_empty() && node.turn.barred.is_empty()) {
+        return false;
+    }
+    let lock = LockName { db, name: name.bytes().into() };
+    node::with(|node| node.turn.freed.remove(&lock) | node.turn.barred.remove(&lock))
 }
 
 fn is_held(ctx: Context<'_>, name: ServerStr<'_>) -> bool {
@@ -117,7 +119,9 @@ fn is_in_line(ctx: Context<'_>, name: ServerStr<'_>, owner: ServerStr<'_>) -> bo
 /// Grants all requests of an owner whom nobody stands against. They are told at the end of the turn.
 fn grant_all(ctx: Context<'_>, name: ServerStr<'_>, owner: ServerStr<'_>) -> Turnout {
     let db = ctx.db();
-    let mut handoff = Handoff { owner: owner.bytes().into(), before: 0, token: 0, recipients: Vec::new() };
+    let owner_name = owner.bytes().into();
+    let mut handoff =
+        Handoff { owner: owner_name, before: 0, token: 0, lease: Lease::Endless, recipients: Vec::new() };
     while let Some(ticket) = node::with(|node| node.lines.first_of(db, name.bytes(), owner.bytes())) {
         if let Err(refusal) = grant(ctx, name, owner, ticket, &mut handoff) {
             dismiss(ticket, Answer::Refused(refusal));
@@ -129,7 +133,7 @@ fn grant_all(ctx: Context<'_>, name: ServerStr<'_>, owner: ServerStr<'_>) -> Tur
     node::with(|node| {
         let lock = LockName { db, name: name.bytes().into() };
         if let Some(earlier) = node.turn.handoffs.insert(lock, handoff) {
-            confirm_handoff(node, earlier);
+            node.turn.tell_all(earlier);
         }
     });
     Turnout::Settled
@@ -148,7 +152,9 @@ fn grant(
     let record = key.record(Some(owner), Detail::All)?;
     let lease = key.lease();
     let Some((ask, attempt)) = node::with(|node| {
-        let ask = node.lines.get(ticket)?.ask;
+        let mut ask = node.lines.get(ticket)?.ask;
+        // The bound may have been lowered since.
+        ask.ttl = ask.ttl.min(node.longest_lease());
         Some((ask, lock::acquire(record, lease, ask, now, &mut node.tokens)))
     }) else {
         return Ok(());
@@ -182,7 +188,7 @@ fn hand_over(ticket: Ticket, ask: Ask, grant: Grant, now: WallMs, handoff: &mut 
         node.metrics.handed_over += 1;
         let Some(client) = leave(node, ticket) else { return };
         let standing = Standing { holds: grant.holds, ttl: grant.lease.left(now), token: grant.token };
-        handoff.token = grant.token;
+        (handoff.token, handoff.lease) = (grant.token, grant.lease);
         handoff.recipients.push(Recipient { client, asked: ask.holds, standing });
     });
 }

@@ -12,4 +12,4 @@ mod telling;
 pub use denial::{time_out, withdraw};
 pub use handoff::{Served, serve, serve_if_freed};
 pub use request::{Joined, confirm, join, stands};
-pub use telling::deliver;
+pub use telling::{deliver, give_up, gone, missed};

@@ -2,7 +2,7 @@
 
 use crate::answer::Answer;
 use crate::lock::{Ask, Newcomer, Ticket};
-use crate::node::{self, Handoff, LockName, Node, Request};
+use crate::node::{self, Handoff, LockName, Message, Node, Request};
 use crate::refusal::Refusal;
 use crate::server::{Blocked, Context, ServerStr};
 
@@ -65,7 +65,7 @@ pub(super) fn leave(node: &mut Node, ticket: Ticket) -> Option<Blocked<Request>>
 pub(super) fn dismiss(ticket: Ticket, answer: Answer) {
     node::with(|node| {
         if let Some(client) = leave(node, ticket) {
-            node.turn.answers.push((client, answer));
+            node.turn.answers.push(Message::new(client, answer));
         }
     });
 }
@@ -78,7 +78,7 @@ pub fn confirm(ctx: Context<'_>, name: ServerStr<'_>, owner: ServerStr<'_>) {
     let db = ctx.db();
     node::with(|node| {
         if let Some(handoff) = take_handoff(node, db, name, owner) {
-            confirm_handoff(node, handoff);
+            node.turn.tell_all(handoff);
         }
     });
 }
@@ -95,9 +95,4 @@ pub(super) fn take_handoff(
     let lock = LockName { db, name: name.bytes().into() };
     node.turn.handoffs.get(&lock).filter(|handoff| *handoff.owner == *owner.bytes())?;
     node.turn.handoffs.remove(&lock)
-}
-
-pub(super) fn confirm_handoff(node: &mut Node, handoff: Handoff) {
-    let answers = handoff.recipients.into_iter().map(|to| (to.client, Answer::Standing(to.standing)));
-    node.turn.answers.extend(answers);
 }

@@ -209,3 +209,21 @@ fn a_grace_period_out_of_range_is_refused() {
     let error = format!("{:#}", with_grace("-1").try_start().expect_err("the load is refused"));
     assert!(error.contains("grace-period"), "{error}");
 }
+
+/// It asked for its lease before the bound was lowered; what it gets is what the grace covers.
+#[test]
+fn a_lease_granted_from_the_line_is_no_longer_than_the_grace() {
+    let (server, mut con) = start();
+    acquire(&mut con, "lock", "me", 30_000);
+    let mut own = server.connect();
+    let bob = std::thread::spawn(move || {
+        Acquired::from_reply(call(&mut own, "LOCK.ACQUIRE lock bob 600000 BLOCK 0"))
+    });
+    while in_line(&mut con) != ["bob"] {
+        std::thread::yield_now();
+    }
+    run(&mut con, "CONFIG SET lock.grace-period 50000");
+    release(&mut con, "lock", "me");
+    assert_eq!(bob.join().unwrap().ttl, 50_000);
+    assert_lease(pttl(&mut con, "lock"), 50_000);
+}

@@ -13,6 +13,7 @@ mod field_cases;
 mod grace;
 mod helpers;
 mod hostile;
+mod idle;
 mod info;
 mod listener;
 mod loading;

@@ -27,6 +27,9 @@ const QUICK_CROWD: usize = 5_000;
 /// Files that are open besides a crowd's connections, and then some.
 const OTHER_FILES: usize = 500;
 
+/// How long jemalloc takes to hand freed pages back to the kernel: work that is left over from before.
+const AFTERMATH: Duration = Duration::from_secs(12);
+
 /// Many connections to one server.
 pub struct Crowd {
     /// The server.
@@ -106,6 +109,7 @@ fn stays(effort: Effort, size: usize) -> anyhow::Result<Section> {
 fn stay(effort: Effort, queue: Queue, size: usize) -> anyhow::Result<Stay> {
     let mut crowd = Crowd::start(size, queue)?;
     let cpu = |crowd: &Crowd| {
+        thread::sleep(effort.pick(Duration::ZERO, AFTERMATH));
         let samples = (0..effort.pick(5, 15)).map(|_| cpu_at_rest(&crowd.server));
         samples.collect::<anyhow::Result<Samples>>()
     };

@@ -322,3 +322,19 @@ fn a_crowd_of_which_half_are_killed_with_their_grants_is_served() {
     }
     assert_free(&mut con, "lock");
 }
+
+/// The lock that was handed over is written over by another that was, before anybody is told of either.
+#[test]
+fn who_is_handed_a_lock_that_another_is_renamed_to_is_told_all_the_same() {
+    for edit in ["RENAME from lock", "COPY from lock REPLACE"] {
+        let (server, mut con, [mut bob]) = start_line(["bob"]);
+        acquire(&mut con, "from", "me", 30_000);
+        let mut carol = Waiter::join(&server, "LOCK.ACQUIRE from carol 60000 BLOCK 0");
+        at_once(&mut con, &["LOCK.RELEASE lock me", "LOCK.RELEASE from me", edit]);
+        bob.granted();
+        carol.granted();
+        bob.assert_in_step();
+        carol.assert_in_step();
+        assert_held(&mut con, "lock", "carol");
+    }
+}

@@ -204,7 +204,7 @@ impl Court<'_> {
         let carried = [self.previous, self.current]
             .iter()
             .flat_map(|segment| &segment.happened)
-            .any(|happening| matches!(happening, Happening::Carried(_)));
+            .any(|happening| matches!(happening, Happening::Carried));
         carried && (token == 0 || Lock::all().any(|lock| self.was_lock(lock, |hash| hash.token == token)))
     }
 

@@ -1,11 +1,16 @@
 //! Holds what the replication stream told of a round against the replies that are known a round later.
 
+use std::time::Duration;
+
 use crate::cast::{Lock, Owner};
 use crate::fleet::Waiter;
 use crate::play::Play;
 use crate::segment::Segment;
 use crate::shadow::{Happening, Hash};
 use crate::violation::Violation;
+
+/// By when somebody is told that it was taken out of a line.
+const TOLD_BY: Duration = Duration::from_millis(50);
 
 impl Play {
     /// Judges the grants and the ends of holds of the previous round.
@@ -22,7 +27,7 @@ impl Play {
                     self.judge_telling(&previous, (*lock, *owner), *token)?;
                 }
                 Happening::Ended { lock, hash, by } => self.judge_end(&previous, *lock, hash, *by)?,
-                Happening::Carried(_) => {}
+                Happening::Carried | Happening::Copied => {}
             }
         }
         self.judge_releases(&previous)?;
@@ -30,11 +35,12 @@ impl Play {
         for (place, text) in &previous.denied_early {
             // The withdrawal's own reply may have been read later; or the hold was carried to another name
             // before its owner gave it back.
-            let carried = previous.happened.iter().any(|happening| matches!(happening, Happening::Carried(_)));
+            let carried = previous.happened.iter().any(|happening| matches!(happening, Happening::Carried));
             let rounds = [&previous, &self.current];
             let elsewhere = carried
                 && rounds.iter().any(|round| round.withdrawn.iter().any(|(_, owner)| *owner == place.1));
-            if !self.current.withdrawn.contains(place) && !elsewhere {
+            let lately = self.withdrawals.get(place).is_some_and(|at| at.elapsed() < TOLD_BY);
+            if !self.current.withdrawn.contains(place) && !lately && !elsewhere {
                 return Err(Violation::of(place.0, text.clone()).into());
             }
         }
@@ -77,11 +83,9 @@ impl Play {
             self.tally.taken_back += 1;
             return Ok(());
         }
-        // Somebody has carried the hash to another name in the very turn of the grant.
-        let carried =
-            |happening: &Happening| matches!(happening, Happening::Carried(lock) if *lock == place.0);
-        if segment.happened.iter().any(carried) {
-            self.tally.carried_away += 1;
+        // Somebody has copied the hash to another name in the very turn of the grant.
+        if segment.happened.iter().any(|happening| matches!(happening, Happening::Copied)) {
+            self.tally.copied += 1;
             return Ok(());
         }
         let text = format!(
@@ -120,7 +124,7 @@ impl Play {
         for (lock, owner) in &segment.released {
             let ended = |happening: &Happening| match happening {
                 Happening::Ended { lock: here, hash, .. } => here == lock && hash.owners.contains_key(owner),
-                Happening::Granted { .. } | Happening::Carried(_) => false,
+                _ => false,
             };
             // Its end may have been in the round before: this reply was read late.
             if !segment.happened.iter().any(ended) && !self.before.happened.iter().any(ended) {

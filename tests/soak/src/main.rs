@@ -121,6 +121,7 @@ fn run(stage: &mut Stage, options: &Options) -> anyhow::Result<()> {
             }
         }
         if stage.play.tally.steps >= next_emptying {
+            println!("{} steps, {} grants", stage.play.tally.steps, stage.play.tally.grants);
             next_emptying += emptying;
             stage.play.empty()?;
         }

@@ -1,6 +1,6 @@
 //! A round of the play: some steps at once, their replies, and a fence in the replication stream.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use rand::seq::SliceRandom;
 use rustix::event::{PollFd, PollFlags};
 
 use crate::ask::{Ask, Sent};
-use crate::cast::Lock;
+use crate::cast::{Lock, Owner};
 use crate::clock::wall_ms;
 use crate::connection::{Connection, Farewell, Line, PATIENCE, wait};
 use crate::fleet::{End, Fleet};
@@ -52,6 +52,8 @@ pub struct Play {
     pub current: Segment,
     /// The round before the previous.
     pub before: Segment,
+    /// When owners were last taken out of a line, as they may be told of it some rounds later.
+    pub withdrawals: HashMap<(Lock, Owner), Instant>,
 }
 
 impl Play {
@@ -355,6 +357,8 @@ impl Play {
         self.current.happened = happened;
         self.judge_replies().context(self.round)?;
         self.judge_previous().context(self.round)?;
+        let now = Instant::now();
+        self.withdrawals.extend(self.current.withdrawn.iter().map(|place| (*place, now)));
         let line = self.fleet.line();
         self.tally.most_waiting = self.tally.most_waiting.max(line.len());
         self.tally.rounds += 1;

@@ -20,6 +20,9 @@ const TELLING: Duration = Duration::from_millis(200);
 /// How long the longest lease may still last.
 const LONGEST_LEASE: Duration = Duration::from_secs(8);
 
+/// The owners in line for each lock.
+type Lines = Vec<(Lock, Vec<Owner>)>;
+
 /// The database of who asks; it has no locks.
 const ASIDE: &str = "SELECT 2";
 
@@ -51,7 +54,7 @@ impl Play {
     }
 
     /// `lock_waiting`, `blocked_clients`, and the owners in each line.
-    fn ask_for_lines(&mut self) -> anyhow::Result<([usize; 2], Vec<(Lock, Vec<Owner>)>)> {
+    fn ask_for_lines(&mut self) -> anyhow::Result<([usize; 2], Lines)> {
         let mut commands = vec![words("INFO lock"), words("INFO clients")];
         for lock in Lock::all() {
             commands.push(words(&format!("SELECT {}", lock.db())));

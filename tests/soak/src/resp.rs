@@ -50,10 +50,10 @@ impl Reply {
             b':' => Some((Self::Int(number()?), after)),
             b'$' => match usize::try_from(number()?) {
                 Err(_) => Some((Self::Nil, after)),
-                Ok(length) => match input.get(after..after + length + 2) {
-                    None => None,
-                    Some(blob) => Some((Self::Text(blob[..length].to_vec()), after + length + 2)),
-                },
+                Ok(length) => {
+                    let end = after + length + 2;
+                    input.get(after..end).map(|blob| (Self::Text(blob[..length].to_vec()), end))
+                }
             },
             b'*' => match usize::try_from(number()?) {
                 Err(_) => Some((Self::Nil, after)),

@@ -73,8 +73,10 @@ pub enum Happening {
         /// Its token.
         token: i64,
     },
-    /// What is at this key has been carried to another.
-    Carried(Lock),
+    /// What was at a key has been carried to another.
+    Carried,
+    /// What is at a key has been copied to another.
+    Copied,
     /// The key of a held lock was deleted.
     Ended {
         /// Where.
@@ -246,7 +248,10 @@ impl Shadow {
 
     fn carry(&mut self, from: Lock, to: Option<Lock>, original: Original) {
         let value = self.value(from).clone();
-        self.happened.push(Happening::Carried(from));
+        self.happened.push(match original {
+            Original::Goes => Happening::Carried,
+            Original::Stays => Happening::Copied,
+        });
         if original == Original::Goes {
             self.put(from, Value::Absent);
         }
@@ -261,7 +266,7 @@ impl Shadow {
         }
         for lock in Lock::all_in(one) {
             let there = lock.in_db(other);
-            self.happened.extend([Happening::Carried(lock), Happening::Carried(there)]);
+            self.happened.push(Happening::Carried);
             let (here, value) = (self.value(lock).clone(), self.value(there).clone());
             self.put(lock, value);
             self.put(there, here);

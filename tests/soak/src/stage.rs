@@ -1,5 +1,6 @@
 //! The servers, and everybody's connections.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
@@ -76,6 +77,7 @@ impl Stage {
             previous: Segment::default(),
             current: Segment::default(),
             before: Segment::default(),
+            withdrawals: HashMap::new(),
         };
         Ok(Self { play, replica, server, _replica: replica_server })
     }

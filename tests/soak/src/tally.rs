@@ -18,9 +18,9 @@ pub struct Tally {
     pub confirmed: u64,
     /// First holds whose reply was lost with a connection, as it may be.
     pub reply_lost: u64,
-    /// First holds that nobody was told of, and that a foreign edit carried to another name before they
-    /// could be taken back.
-    pub carried_away: u64,
+    /// First holds that nobody was told of, and that a foreign edit copied to another name before they were
+    /// taken back.
+    pub copied: u64,
     pub denials: u64,
     /// Requests in line whose time was up.
     pub timeouts: u64,
@@ -57,13 +57,13 @@ impl fmt::Display for Tally {
         writeln!(f, "{} steps in {} rounds, {} quiet points", self.steps, self.rounds, self.quiet_points)?;
         writeln!(
             f,
-            "grants {} (told to waiters {}, taken back {}, acted on untold {}, reply lost with its connection {}, carried away {}), order checked {}",
+            "grants {} (told to waiters {}, taken back {}, acted on untold {}, reply lost with its connection {}, copied {}), order checked {}",
             self.grants,
             self.handoffs,
             self.taken_back,
             self.confirmed,
             self.reply_lost,
-            self.carried_away,
+            self.copied,
             self.order_checked
         )?;
         writeln!(
