@@ -55,15 +55,19 @@ impl<'a> ForceRelease<'a> {
 
     fn apply(&self, ctx: Context<'_>) -> Result<Reply, Refusal> {
         let key = LockKey::open(ctx, self.key)?;
-        let reply = match key.record(None, Detail::NoToken)? {
-            Record::Free { .. } => Reply::WasFree,
+        let record = key.record(None, Detail::NoToken)?;
+        let reply = match record {
+            Record::Free { .. } => {
+                drop(key);
+                Reply::WasFree
+            }
             Record::Mine { .. } | Record::Other { .. } => {
                 key.delete();
                 leases::gone(ctx, self.key, Cause::Forced);
                 Reply::WasHeld
             }
         };
-        waiting::serve_if_freed(ctx, self.key);
+        waiting::serve_if_freed(ctx, self.key, Some(record));
         Ok(reply)
     }
 }

@@ -73,7 +73,10 @@ impl<'a> Release<'a> {
 
     fn give_back(&self, ctx: Context<'_>, key: LockKey<'_>, record: Record) -> Option<u64> {
         let left = match lock::release(record, self.keep) {
-            Released::NotHeld => None,
+            Released::NotHeld => {
+                drop(key);
+                None
+            }
             Released::Left => {
                 key.remove_owner(self.owner);
                 Some(0)
@@ -88,7 +91,7 @@ impl<'a> Release<'a> {
                 Some(holds)
             }
         };
-        waiting::serve_if_freed(ctx, self.key);
+        waiting::serve_if_freed(ctx, self.key, Some(record));
         left
     }
 }

@@ -80,7 +80,7 @@ impl<'a> Renew<'a> {
         });
         let Some(writes) = writes else {
             drop(key);
-            waiting::serve_if_freed(ctx, self.key);
+            waiting::serve_if_freed(ctx, self.key, Some(record));
             return Ok(Reply::NotHeld);
         };
         waiting::confirm(ctx, self.key, self.owner);

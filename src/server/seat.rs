@@ -71,6 +71,12 @@ impl<W: Waiting> Blocked<W> {
                 data,
             )
         };
+        if handle.is_null() {
+            // Valkey refuses some clients, such as one that is subscribed (RESP3).
+            // SAFETY: the server has kept nothing, so this reference is still ours to give back.
+            drop(unsafe { Rc::from_raw(data.cast_const().cast::<Seat<W>>()) });
+            return None;
+        }
         // SAFETY: Presence; the handle is fresh.
         unsafe { present(raw::RedisModule_SetDisconnectCallback)(handle, Some(on_disconnect::<W>)) };
         seat.handle.set(NonNull::new(handle));

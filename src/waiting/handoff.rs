@@ -1,6 +1,6 @@
 //! A lock that becomes free is handed to the first in its line.
 
-use super::request::{dismiss, leave};
+use super::request::{dismiss, leave, stands};
 use crate::answer::{Answer, Standing};
 use crate::leases::{self, wall_clock};
 use crate::lock::{self, Ask, Attempt, Entry, Grant, Lease, Record, Ticket, WallMs};
@@ -23,12 +23,16 @@ pub enum Served {
 /// The lock's last hold is gone by a command: tells of it, or hands the lock to the first in line.
 pub fn freed(ctx: Context<'_>, name: ServerStr<'_>, cause: Cause) {
     leases::gone(ctx, name, cause);
-    serve_if_freed(ctx, name);
+    serve_if_freed(ctx, name, None);
 }
 
 /// Serves the line for this lock if it has become free meanwhile: by the command that runs, or found expired
 /// by it.
-pub fn serve_if_freed(ctx: Context<'_>, name: ServerStr<'_>) {
+pub fn serve_if_freed(ctx: Context<'_>, name: ServerStr<'_>, found: Option<Record>) {
+    if matches!(found, Some(Record::Free { .. })) && stands(ctx, name) {
+        serve(ctx, name);
+        return;
+    }
     if node::with(|node| node.turn.freed.is_empty() && node.turn.barred.is_empty()) {
         return;
     }

@@ -58,6 +58,7 @@ fn next_handoff(node: &mut Node, ctx: Context<'_>) -> Option<(LockName, Handoff)
 /// Some who were granted a lock have gone without having been told: takes back what they got, and no more.
 fn take_back(ctx: Context<'_>, lock: &LockName, handoff: Handoff) {
     let Handoff { owner, before, token, recipients, .. } = handoff;
+    let granted = recipients.last().map_or(before, |last| last.standing.holds);
     let mut keep = before;
     node::with(|node| {
         let (there, gone): (Vec<_>, Vec<_>) = recipients.into_iter().partition(|to| to.client.is_there());
@@ -69,7 +70,10 @@ fn take_back(ctx: Context<'_>, lock: &LockName, handoff: Handoff) {
             node.turn.answers.push(Message::new(to.client, answer));
         }
     });
-    take_down_to(ctx, lock, &owner, keep, |_, holds, present| holds > keep && present == token);
+    let surplus = granted.saturating_sub(keep);
+    take_down(ctx, lock, &owner, |_, holds, present| {
+        (present == token && surplus > 0).then(|| holds.saturating_sub(surplus))
+    });
 }
 
 /// Takes back what a request got whose client has gone in the last moment, unless anything has happened to the
@@ -80,18 +84,18 @@ fn take_back_missed(ctx: Context<'_>, receipt: &Receipt) {
         node.metrics.wait_gone += 1;
         node.metrics.handed_over = node.metrics.handed_over.saturating_sub(1);
     });
-    take_down_to(ctx, lock, owner, *before, |key, holds, token| {
-        (holds, token, key.lease()) == (standing.holds, standing.token, *lease)
+    take_down(ctx, lock, owner, |key, holds, token| {
+        let is_untouched = (holds, token, key.lease()) == (standing.holds, standing.token, *lease);
+        is_untouched.then_some(*before)
     });
 }
 
-/// Takes an owner's hold count down, if its hold passes the test, which is given its holds and its token.
-fn take_down_to(
+/// Takes an owner's hold count down to what `keep` makes of its holds and its token, or leaves it.
+fn take_down(
     ctx: Context<'_>,
     lock: &LockName,
     owner: &[u8],
-    keep: u64,
-    is_it: impl FnOnce(&LockKey<'_>, u64, u64) -> bool,
+    keep: impl FnOnce(&LockKey<'_>, u64, u64) -> Option<u64>,
 ) {
     if !ctx.select(lock.db) {
         return;
@@ -99,18 +103,15 @@ fn take_down_to(
     let (name, owner) = (ServerString::new(&lock.name), ServerString::new(owner));
     let (name, owner) = (name.as_str(), owner.as_str());
     let Ok(key) = LockKey::open(ctx, name) else { return };
-    match key.record(Some(owner), Detail::All) {
-        Ok(Record::Mine { holds, token, others }) if is_it(&key, holds, token) => {
-            if keep > 0 {
-                key.write(owner, Writes { holds: Some(keep), ..Writes::default() });
-            } else if others > 0 {
-                key.remove_owner(owner);
-            } else {
-                key.delete();
-                freed(ctx, name, Cause::Released);
-            }
+    let Ok(Record::Mine { holds, token, others }) = key.record(Some(owner), Detail::All) else { return };
+    match keep(&key, holds, token) {
+        None => {}
+        Some(0) if others > 0 => key.remove_owner(owner),
+        Some(0) => {
+            key.delete();
+            freed(ctx, name, Cause::Released);
         }
-        _ => {}
+        Some(left) => key.write(owner, Writes { holds: Some(left), ..Writes::default() }),
     }
 }
 

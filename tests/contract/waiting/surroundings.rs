@@ -1,6 +1,8 @@
 //! A line while the server around it is full, shuts down, is watched, or loses users.
 
 use redis_lock_testkit::Server;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 
 use super::waiter::*;
 use crate::helpers::*;
@@ -105,4 +107,39 @@ fn the_memory_of_a_crowd_of_waiters_comes_back() {
     let before = use_memory(&mut waiters);
     let after = (0..4).map(|_| use_memory(&mut waiters)).last().unwrap();
     assert!(after - before < 300_000, "{} bytes are left", after - before);
+}
+
+/// Some servers let no client wait that is subscribed; it is denied at once then, as if without BLOCK.
+#[test]
+fn a_subscriber_that_asks_to_wait_is_denied_sooner_or_later() {
+    let (server, mut con) = start();
+    acquire(&mut con, "lock", "me", 30_000);
+    for subscribe in ["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"] {
+        let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request = format!("HELLO 3\r\n{subscribe} channel\r\nLOCK.ACQUIRE lock bob 60000 BLOCK 100\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut told = Vec::new();
+        while !String::from_utf8_lossy(&told).contains("*3\r\n:0\r\n") {
+            let mut some = [0; 4096];
+            let length = stream.read(&mut some).unwrap();
+            assert!(length > 0, "{subscribe}: the server hung up");
+            told.extend_from_slice(&some[..length]);
+        }
+        assert_eq!(line(&mut con), Vec::<String>::new());
+    }
+}
+
+/// Nothing tells of a hold that is deleted by hand under an endless lease; whoever finds the lock free serves its
+/// line.
+#[test]
+fn a_command_that_finds_the_lock_free_serves_its_line() {
+    for find in ["LOCK.RELEASE lock me", "LOCK.RENEW lock me 1000", "LOCK.FORCERELEASE lock"] {
+        let (_server, mut con, [mut bob]) = start_line(["bob"]);
+        run(&mut con, "PERSIST lock");
+        run(&mut con, "HDEL lock me");
+        run(&mut con, find);
+        assert!(bob.granted().holds == 1, "{find}");
+        assert_held(&mut con, "lock", "bob");
+    }
 }

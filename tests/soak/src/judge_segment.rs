@@ -74,7 +74,7 @@ impl Play {
             self.tally.reply_lost += 1;
             return Ok(());
         }
-        if segment.confirmed.contains(&place) {
+        if segment.is_confirmed(place) {
             self.tally.confirmed += 1;
             return Ok(());
         }

@@ -306,7 +306,7 @@ impl Play {
             Happening::Granted { lock, owner, token } => {
                 self.shadow.value(*lock).has_token(*token)
                     && !self.current.told.contains(token)
-                    && !self.current.confirmed.contains(&(*lock, *owner))
+                    && !self.current.is_confirmed((*lock, *owner))
                     && !self.current.may_have_lost_reply((*lock, *owner))
             }
             _ => false,

@@ -80,6 +80,13 @@ impl Segment {
         })
     }
 
+    /// Has an owner acted on this lock as its holder, or on whatever name the lock was carried to?
+    pub fn is_confirmed(&self, place: (Lock, Owner)) -> bool {
+        let carried = self.happened.iter().any(|happening| matches!(happening, Happening::Carried));
+        self.confirmed.contains(&place)
+            || (carried && self.confirmed.iter().any(|(_, owner)| *owner == place.1))
+    }
+
     /// Notes what a client knows of a hold by a reply.
     pub fn note_reply(&mut self, ask: &Ask, reply: &Reply) {
         match (ask, reply) {

@@ -44,7 +44,10 @@ impl Stage {
     /// # Errors
     /// When a server can't be had.
     pub fn set(seed: u64, clients: usize) -> anyhow::Result<Self> {
-        let server = Server::with_module().config("repl-ping-replica-period", "3600").try_start()?;
+        let server = Server::with_module()
+            .config("repl-ping-replica-period", "3600")
+            .config("repl-backlog-size", "256kb")
+            .try_start()?;
         let master = format!("127.0.0.1 {}", server.port());
         let replica_server =
             Server::with_module().config("replicaof", &master.replace(':', " ")).try_start()?;
