@@ -306,11 +306,15 @@ impl Play {
             Happening::Granted { lock, owner, token } => {
                 self.shadow.value(*lock).has_token(*token)
                     && !self.current.told.contains(token)
-                    && !self.current.is_confirmed((*lock, *owner))
+                    && (self.is_in_line(*lock, *owner) || !self.current.is_confirmed((*lock, *owner)))
                     && !self.current.may_have_lost_reply((*lock, *owner))
             }
             _ => false,
         })
+    }
+
+    fn is_in_line(&self, lock: Lock, owner: Owner) -> bool {
+        self.fleet.line().iter().any(|waiter| (waiter.lock, waiter.owner) == (lock, owner))
     }
 
     /// Waits until no line stands before a free lock.
