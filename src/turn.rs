@@ -154,6 +154,14 @@ impl Alarm for Tick {
             }
         });
         settle(ctx);
+        // A timer that is set in a timer fires a millisecond later at the earliest: what comes up before must
+        // not rely on it.
+        node::with(|node| {
+            let next = node.now().plus(1);
+            if let Some((_, at)) = &mut node.timer {
+                *at = (*at).max(next);
+            }
+        });
     }
 }
 
