@@ -19,6 +19,8 @@ const LATE: u64 = 2000;
 
 /// What is known when a reply is judged.
 struct Court<'c> {
+    /// Who is handed a lock may be told a little later.
+    before: &'c Segment,
     previous: &'c Segment,
     current: &'c Segment,
     tally: &'c mut Tally,
@@ -39,9 +41,9 @@ impl Play {
     /// # Errors
     /// When one tells of what never was.
     pub fn judge_replies(&mut self) -> anyhow::Result<()> {
-        let Self { previous, current, tally, .. } = self;
+        let Self { before, previous, current, tally, .. } = self;
         let mut findings = Findings::default();
-        let mut court = Court { previous, current, tally };
+        let mut court = Court { before, previous, current, tally };
         for answer in &court.current.answers {
             court.judge(answer, &mut findings)?;
         }
@@ -156,8 +158,9 @@ impl Court<'_> {
             (_, Some([holds @ (1..), ttl, token])) => {
                 let began = sent.wall - SLACK..=answer.wall + SLACK;
                 // Part of a grant was taken back, or would have been, had the lock not been deleted meanwhile.
-                let is_less =
-                    [self.previous, self.current].iter().any(|segment| segment.left.contains(&(lock, owner)));
+                let is_less = [self.before, self.previous, self.current]
+                    .iter()
+                    .any(|segment| segment.left.contains(&(lock, owner)));
                 let is_it = |hash: &Hash| {
                     hash.owners
                         .get(&owner)
@@ -201,7 +204,7 @@ impl Court<'_> {
     /// A hold that was carried to another name before its owner was told, and that was withdrawn there, is
     /// told of that place.
     fn told_of_another_place(&self, token: i64) -> bool {
-        let carried = [self.previous, self.current]
+        let carried = [self.before, self.previous, self.current]
             .iter()
             .flat_map(|segment| &segment.happened)
             .any(|happening| matches!(happening, Happening::Carried));
@@ -209,7 +212,7 @@ impl Court<'_> {
     }
 
     fn was_unblocked(&self, client: usize) -> bool {
-        [self.previous, self.current].iter().any(|segment| segment.unblocked.contains(&client))
+        [self.before, self.previous, self.current].iter().any(|segment| segment.unblocked.contains(&client))
     }
 
     /// A request in line was denied: when its time was up, or because somebody took it out.
@@ -223,7 +226,10 @@ impl Court<'_> {
             let late = waited.saturating_sub(std::time::Duration::from_millis(block));
             self.tally.timeouts += 1;
             self.tally.latest_timeout = self.tally.latest_timeout.max(late);
-        } else if [self.previous, self.current].iter().any(|segment| segment.withdrawn.contains(&place)) {
+        } else if [self.before, self.previous, self.current]
+            .iter()
+            .any(|segment| segment.withdrawn.contains(&place))
+        {
             self.tally.withdrawn += 1;
         } else {
             let text = format!("EARLY DENIAL after {waited:?} of {:?}: {:?}", sent.ask, answer.reply);
@@ -262,7 +268,7 @@ impl Court<'_> {
 
     /// The states that a reply of this round may tell of.
     fn states(&self, lock: Lock) -> Vec<&Value> {
-        [self.previous, self.current]
+        [self.before, self.previous, self.current]
             .iter()
             .flat_map(|segment| segment.visited.get(lock.index()).into_iter().flatten())
             .collect()
