@@ -13,7 +13,7 @@ end
 return 0";
 
 /// How long the latch lives if the client doesn't remove it, in milliseconds.
-const LATCH_LIFE: &str = "16000";
+pub const LATCH_LIFE: &str = "16000";
 
 const ACQUIRE: &str = "
 local name, lease, owner = KEYS[1], ARGV[1], ARGV[2]
@@ -56,7 +56,8 @@ pub struct Scripts {
 pub struct Redisson {
     /// Answers null, or the milliseconds that the holder's lease still has.
     pub acquire: Script,
-    unlock: Script,
+    /// Gives a hold back, and publishes the unlock.
+    pub unlock: Script,
 }
 
 impl Scripts {
