@@ -27,7 +27,7 @@ impl Play {
                     self.judge_telling(&previous, (*lock, *owner), *token)?;
                 }
                 Happening::Ended { lock, hash, by } => self.judge_end(&previous, *lock, hash, *by)?,
-                Happening::Carried | Happening::Copied => {}
+                Happening::Deepened { .. } | Happening::Carried | Happening::Copied => {}
             }
         }
         self.judge_releases(&previous)?;

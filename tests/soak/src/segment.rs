@@ -83,7 +83,9 @@ impl Segment {
     /// Has an owner acted on this lock as its holder, or on whatever name the lock was carried to?
     pub fn is_confirmed(&self, place: (Lock, Owner)) -> bool {
         let carried = self.happened.iter().any(|happening| matches!(happening, Happening::Carried));
+        let is_deepened = |happening: &Happening| matches!(happening, Happening::Deepened { lock, owner } if (*lock, *owner) == place);
         self.confirmed.contains(&place)
+            || self.happened.iter().any(is_deepened)
             || (carried && self.confirmed.iter().any(|(_, owner)| *owner == place.1))
     }
 

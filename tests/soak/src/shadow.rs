@@ -73,6 +73,13 @@ pub enum Happening {
         /// Its token.
         token: i64,
     },
+    /// A script of Redisson's has added a hold to one that there was: whatever is taken back, this stays.
+    Deepened {
+        /// Where.
+        lock: Lock,
+        /// Whose.
+        owner: Owner,
+    },
     /// What was at a key has been carried to another.
     Carried,
     /// What is at a key has been copied to another.
@@ -178,6 +185,9 @@ impl Shadow {
                 let owner = Owner::of_name(&args[1]).context("a stranger")?;
                 let Value::Lock(mut hash) = absent_is_empty(value) else { bail!("no hash") };
                 ensure!(hash.owners.keys().all(|other| *other == owner), "two owners: {hash:?}, {owner:?}");
+                if hash.owners.contains_key(&owner) {
+                    self.happened.push(Happening::Deepened { lock, owner });
+                }
                 *hash.owners.entry(owner).or_default() += number::<i64>(args, 2)?;
                 self.put(lock, Value::Lock(hash));
             }
