@@ -48,14 +48,14 @@ pub fn gone(ctx: Context<'_>, name: ServerStr<'_>, cause: Cause) {
         return;
     }
     unlocks::note(ctx, name, cause, known);
-    let has_line = node::with(|node| {
+    let hands_over = node::with(|node| {
         let hands_over = node.hands_over(db, name.bytes());
         if hands_over {
             node.turn.freed.insert(LockName { db, name: name.bytes().into() });
         }
         hands_over
     });
-    match (has_line, cause.is_own()) {
+    match (hands_over, cause.is_own()) {
         (true, _) => {}
         (false, true) => unlocks::publish(ctx, name.bytes()),
         (false, false) => unlocks::publish_in_handler(ctx, name.bytes()),

@@ -2,16 +2,16 @@
 //!
 //! * [`module`] — registers all that follows.
 //! * [`config`], [`report`] — `CONFIG … lock.*` and `INFO lock`.
-//! * [`watch`] — what others do to a lock's key, and what happens to the node.
+//! * [`watch`] — what others do to a lock's key, and what happens to the node and to those who wait.
 //! * [`commands`] — `LOCK.ACQUIRE`, `LOCK.RENEW`, `LOCK.RELEASE`, `LOCK.FORCERELEASE`, `LOCK.INFO`: one
 //!   file each.
-//! * [`turn`] — the timers: leases that end, waits that end, and the end of a turn of the event loop.
+//! * [`turn`] — the timer: leases that end, waits that end, the grace, and the end of a turn of the event loop.
 //! * [`waiting`] — the waiting lines at work: joining, and handing a free lock to the first.
 //! * [`lock_key`] — a lock as the hash at a key, as the commands use it: opened, written and propagated.
 //! * [`leases`] — when a lease begins, moves and ends; the one place where a lock becomes free.
-//! * [`unlocks`] — tells of unlocks: counts them, and publishes them to whoever waits.
+//! * [`unlocks`] — counts unlocks, and publishes them to whoever waits elsewhere.
 //! * [`lock_hash`] — what the hash at a key says about a lock.
-//! * [`node`] — what this node knows: the table of leases, the token counter, settings, counts.
+//! * [`node`] — what this node knows: leases, lines, tokens, settings, counts, and what waits for the end of the turn.
 //! * [`settings`], [`metrics`] — what an operator sets, and what happened so far.
 //! * [`answer`] — the reply of an ACQUIRE, at once or after a wait.
 //! * [`refusal`] — why a command was refused, and what the client is told.

@@ -73,13 +73,6 @@ pub struct Handoff {
     pub recipients: Vec<Recipient>,
 }
 
-impl Message {
-    /// A message of which nothing hangs.
-    pub fn new(client: Blocked<Request>, answer: Answer) -> Self {
-        Self { client, answer, receipt: None }
-    }
-}
-
 impl Handoff {
     /// Are all there who are to be told?
     pub fn is_complete(&self) -> bool {
@@ -122,6 +115,13 @@ pub struct Message {
     pub answer: Answer,
     /// What is to be taken back where it does not reach the client.
     pub receipt: Option<Box<Receipt>>,
+}
+
+impl Message {
+    /// A message of which nothing hangs.
+    pub fn new(client: Blocked<Request>, answer: Answer) -> Self {
+        Self { client, answer, receipt: None }
+    }
 }
 
 /// What waits for the end of the event-loop turn.

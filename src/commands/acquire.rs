@@ -85,9 +85,9 @@ impl<'a> Acquire<'a> {
     fn apply(&self, ctx: Context<'_>) -> Result<Reply, Refusal> {
         let mut key = LockKey::open(ctx, self.key)?;
         let mut record = key.record(Some(self.owner), Detail::All)?;
-        let comes_first = matches!(record, Record::Free { .. }) && waiting::stands(ctx, self.key);
-        if comes_first {
-            // Who is in line.
+        let has_line = matches!(record, Record::Free { .. }) && waiting::stands(ctx, self.key);
+        if has_line {
+            // Who is in line comes first.
             drop(key);
             waiting::serve(ctx, self.key);
             key = LockKey::open(ctx, self.key)?;
@@ -101,7 +101,7 @@ impl<'a> Acquire<'a> {
             // A transaction may pause writes itself and go on. Then the server hides an expired key, but
             // does not reap it, and a write to such a key would end the process.
             Record::Free { .. } if ctx.writes_paused() => return Err(Refusal::Paused),
-            Record::Free { .. } if comes_first && waiting::stands(ctx, self.key) => {
+            Record::Free { .. } if has_line && waiting::stands(ctx, self.key) => {
                 return self.wait(ctx, key, None, Standing::default());
             }
             Record::Free { .. } => Lease::Until(now),
@@ -110,10 +110,9 @@ impl<'a> Acquire<'a> {
         let attempt = node::with(|node| {
             let attempt = lock::acquire(record, lease, self.ask, now, &mut node.tokens);
             match attempt {
-                Ok(Attempt::Denied { .. }) => {}
                 Ok(Attempt::Granted(Grant { entry: Entry::First, .. })) => node.metrics.granted += 1,
                 Ok(Attempt::Granted(Grant { entry: Entry::Again, .. })) => node.metrics.reentered += 1,
-                Err(_) => {}
+                _ => {}
             }
             attempt
         });

@@ -3,7 +3,7 @@
 //! They are blocked on the key, so that in Cluster the server redirects them when its slot has left. The
 //! server's own wake-ups of such clients (a list at the key, say) are not made use of.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
@@ -37,7 +37,7 @@ struct Seat<W: Waiting> {
     /// The server's handle; `None` once the client waits no more.
     handle: Cell<Option<NonNull<raw::RedisModuleBlockedClient>>>,
     ticket: W::Ticket,
-    answer: RefCell<Option<W::Answer>>,
+    answer: Cell<Option<W::Answer>>,
     receipt: Cell<Option<W::Receipt>>,
 }
 
@@ -51,7 +51,7 @@ impl<W: Waiting> Blocked<W> {
         if !ctx.may_block() {
             return None;
         }
-        let (handle, answer, receipt) = (Cell::new(None), RefCell::new(None), Cell::new(None));
+        let (handle, answer, receipt) = (Cell::new(None), Cell::new(None), Cell::new(None));
         let seat = Rc::new(Seat { handle, ticket, answer, receipt });
         let data = Rc::into_raw(Rc::clone(&seat)).cast_mut().cast::<c_void>();
         let mut keys = [key.as_ptr()];
@@ -91,11 +91,11 @@ impl<W: Waiting> Blocked<W> {
     /// Ends the wait with an answer, unless the client has gone.
     ///
     /// To be called when no command of another client can run any more in this turn of the event loop:
-    /// `CLIENT UNBLOCK` would answer a second time. (Threads that read commands run some even then; where a
+    /// after `CLIENT UNBLOCK` the client would get no reply, or two. (Threads that read commands run some even then; where a
     /// client goes by one, the receipt comes back by [`Waiting::missed`].)
     pub fn resume(self, answer: W::Answer, receipt: Option<W::Receipt>) {
         if let Some(handle) = self.0.handle.take() {
-            self.0.answer.replace(Some(answer));
+            self.0.answer.set(Some(answer));
             self.0.receipt.set(receipt);
             // SAFETY: Presence; a handle lives until the server is told to end the wait, or says by a callback
             // that it has ended; both take it out of the seat.

@@ -26,8 +26,8 @@ pub fn freed(ctx: Context<'_>, name: ServerStr<'_>, cause: Cause) {
     serve_if_freed(ctx, name, None);
 }
 
-/// Serves the line for this lock if it has become free meanwhile: by the command that runs, or found expired
-/// by it.
+/// Serves the line for this lock if it has become free meanwhile (by the command that runs, or found expired by
+/// it), or if the command has found it free.
 pub fn serve_if_freed(ctx: Context<'_>, name: ServerStr<'_>, found: Option<Record>) {
     if matches!(found, Some(Record::Free { .. })) && stands(ctx, name) {
         serve(ctx, name);
