@@ -1,10 +1,11 @@
-//! When a lease begins, moves and ends.
+//! When a lease begins, moves and ends, and who holds the lock until then.
 //!
 //! [`gone`] is the one place where a lock becomes free, whatever freed it; only those that a flush or a swap
 //! takes away together go by [`flushed`] and [`swapped`]. Whoever is in line for it is served by
 //! [`crate::waiting`].
 
-use crate::lock::{Lease, TrackedLock, WallMs};
+use crate::clock;
+use crate::lock::{CLOCK_TOLERANCE_MS, Expiry, Hold, Known, Lease, Term, TrackedLock, WallMs};
 use crate::lock_hash::{self, Origin};
 use crate::node::{self, Handoff, LockName, Node, Role};
 use crate::server::{Access, Context, Key, ServerStr, ServerString};
@@ -15,24 +16,78 @@ pub fn wall_clock(ctx: Context<'_>) -> WallMs {
     WallMs(ctx.wall_clock_us() / 1000)
 }
 
-/// Records that the lock of this name has this lease, so that its end is noticed.
-pub fn record(ctx: Context<'_>, name: ServerStr<'_>, lease: Lease, now: WallMs) {
-    let db = ctx.db();
-    node::with(|node| track(node, db, name.bytes(), lease, now));
+/// Looks whether somebody has stepped the wall clock, unless somebody looked a moment ago.
+pub fn watch_clock(ctx: Context<'_>) {
+    let now = wall_clock(ctx);
+    if node::with(|node| std::mem::replace(&mut node.clocks_seen, now) != now) {
+        check_clock(ctx);
+    }
 }
 
-/// Puts a lock into the table.
-pub fn track(node: &mut Node, db: u32, name: &[u8], lease: Lease, now: WallMs) {
-    let clock = node.now();
-    let end = match lease {
-        // The server shows a key until the millisecond of its expiry is over.
-        Lease::Until(end) => Some(clock.plus(end.0.saturating_sub(now.0).max(0).unsigned_abs() + 1)),
-        Lease::Endless => None,
+/// Looks whether somebody has stepped the wall clock. Then the TTLs of all keys on record have to be set anew, and
+/// the timer, which the server keeps by that clock.
+pub fn check_clock(ctx: Context<'_>) {
+    let timer = node::with(|node| {
+        if !node.clocks_were_stepped() {
+            return None;
+        }
+        node.metrics.clock_steps += 1;
+        node.retiming = (node.leases.len() > 0).then_some(0);
+        node.want_lease(node.now());
+        node.timer.take()
+    });
+    if let Some((timer, _)) = timer {
+        timer.stop(ctx);
+    }
+}
+
+/// Records that the lock of this name has this holder and this lease.
+pub fn record(ctx: Context<'_>, name: ServerStr<'_>, hold: Hold<'_>, lease: Lease) {
+    let db = ctx.db();
+    node::with(|node| track(node, db, name.bytes(), Some(hold), lease));
+}
+
+/// Records that the holder of the lock of this name has so many holds left.
+pub fn recount(ctx: Context<'_>, name: ServerStr<'_>, holds: u64) {
+    let db = ctx.db();
+    node::with(|node| node.leases.recount(db, name.bytes(), holds));
+}
+
+/// Records what the hash at an open key of this database says.
+pub fn learn(key: &Key<'_>, db: u32) {
+    let (name, lease) = (key.name(), lock_hash::lease(key));
+    let hold = lock_hash::hold(key);
+    let hold = hold.as_ref().map(|(owner, holds, token)| Hold {
+        owner: owner.as_str().bytes(),
+        holds: *holds,
+        token: *token,
+    });
+    node::with(|node| track(node, db, name.bytes(), hold, lease));
+}
+
+/// The same for a lock that somebody waits for, if nobody knew of it: it may be Redisson's.
+pub fn learn_of_holder(ctx: Context<'_>, name: ServerStr<'_>) {
+    let db = ctx.db();
+    if node::with(|node| node.leases.contains(db, name.bytes())) {
+        return;
+    }
+    if let Some(key) = Key::open(ctx, name, Access::Read)
+        && lock_hash::held(&key).is_some()
+    {
+        learn(&key, db);
+    }
+}
+
+fn track(node: &mut Node, db: u32, name: &[u8], hold: Option<Hold<'_>>, lease: Lease) {
+    let term = match lease {
+        Lease::Until(end) => Term { lease_end: node.clocks.lease_end(end), expiry: Expiry::At(end) },
+        Lease::Endless => Term { lease_end: None, expiry: Expiry::Never },
     };
-    if let Some(end) = end {
+    if let Some(end) = term.lease_end {
         node.grace_period.note_lease(end);
     }
-    if let Some(wake) = node.leases.track(db, name, end, clock) {
+    let now = node.now();
+    if let Some(wake) = node.leases.track(db, name, Known { term, hold }, now) {
         node.want_lease(wake);
     }
 }
@@ -59,6 +114,89 @@ pub fn gone(ctx: Context<'_>, name: ServerStr<'_>, cause: Cause) {
         (true, _) => {}
         (false, true) => unlocks::publish(ctx, name.bytes()),
         (false, false) => unlocks::publish_in_handler(ctx, name.bytes()),
+    }
+}
+
+/// The server has reaped the key of a lock on record. That is the end of the lock, unless its lease has not ended
+/// yet: then somebody has stepped the clock.
+pub fn reaped(ctx: Context<'_>, name: ServerStr<'_>) {
+    check_clock(ctx);
+    let db = ctx.db();
+    // Some servers announce an EXPIRE into the past in the same way. The key was not due then.
+    let was_due = node::with(|node| {
+        let known = node.leases.get(db, name.bytes());
+        known.is_some_and(|known| may_be_lost(known.term.expiry))
+    });
+    if !(was_due && outlives_key(db, name, CLOCK_TOLERANCE_MS)) {
+        gone(ctx, name, Cause::Expired);
+    }
+}
+
+/// The server has evicted the key of a lock on record. The lock is held until its lease ends.
+pub fn evicted(ctx: Context<'_>, name: ServerStr<'_>) {
+    if !outlives_key(ctx.db(), name, 0) {
+        gone(ctx, name, Cause::Vanished);
+    }
+}
+
+/// The server has taken a lock's key away: notes it if the lock is held all the same, with more than so many
+/// milliseconds left.
+fn outlives_key(db: u32, name: ServerStr<'_>, least: u64) -> bool {
+    node::with(|node| {
+        let now = node.now();
+        let Some(known) = node.leases.get(db, name.bytes()) else { return false };
+        let is_held = known.hold.is_some() && known.term.lease_end.is_none_or(|end| end.since(now) > least);
+        if node.role != Role::Master || !is_held {
+            return false;
+        }
+        node.leases.set_expiry(db, name.bytes(), Expiry::KeyLost);
+        node.recovery.lost(now);
+        true
+    })
+}
+
+/// The lease of a held lock whose key is not as it should be, by the wall clock as it is now: the key is lost (with
+/// the hold then), or still has the TTL from before the clock was stepped. `None` where there is nothing to mend.
+pub fn as_kept<'n>(
+    node: &'n Node,
+    db: u32,
+    name: &[u8],
+    seen: Expiry,
+) -> Option<(Lease, Option<Hold<'n>>)> {
+    let known = node.leases.get(db, name)?;
+    let lease = known.term.lease_end.map_or(Lease::Endless, |end| Lease::Until(node.clocks.expiry(end)));
+    let is_over = known.term.lease_end.is_some_and(|end| end <= node.now());
+    match seen {
+        Expiry::KeyLost if is_over || !may_be_lost(known.term.expiry) => None,
+        Expiry::KeyLost => known.hold.map(|hold| (lease, Some(hold))),
+        // Somebody has moved the lease since.
+        _ if seen != known.term.expiry => None,
+        Expiry::At(expiry) if known.term.lease_end.is_some() && lease != Lease::Until(expiry) => Some((lease, None)),
+        _ => None,
+    }
+}
+
+/// Has the server taken a key of this expiry away, or does it hide it?
+fn may_be_lost(expiry: Expiry) -> bool {
+    match expiry {
+        Expiry::KeyLost => true,
+        Expiry::At(expiry) => expiry.0 <= clock::wall_clock_us() / 1000,
+        Expiry::Never => false,
+    }
+}
+
+/// The key of a lock on record has been given the TTL that its lease is.
+pub fn retimed(ctx: Context<'_>, name: ServerStr<'_>, lease: Lease) {
+    let db = ctx.db();
+    if let Lease::Until(end) = lease {
+        node::with(|node| node.leases.set_expiry(db, name.bytes(), Expiry::At(end)));
+    }
+}
+
+/// Forgets the locks that have lost their keys: this node is no master any more.
+pub fn forget_lost(node: &mut Node) {
+    while let Some((db, name)) = node.leases.pop_lost() {
+        node.leases.remove(db, &name);
     }
 }
 
@@ -95,23 +233,6 @@ pub fn review_lines(node: &mut Node) {
     }
 }
 
-/// Opens a lock's key to write, which makes the server reap it if it has expired, and propagate that. The
-/// server's own event then says that it is gone; where there is no key and no event, this does.
-pub fn end_lease(ctx: Context<'_>, lock: &TrackedLock) {
-    if !ctx.select(lock.db) {
-        return;
-    }
-    let name = ServerString::new(&lock.name);
-    let Some(key) = Key::open(ctx, name.as_str(), Access::Write) else { return };
-    if key.is_empty() {
-        gone(ctx, name.as_str(), Cause::Expired);
-    } else {
-        // Somebody has moved the lease, or put something else there, without an event; or the wall clock
-        // was stepped back.
-        look_again(ctx, name.as_str(), &key);
-    }
-}
-
 /// Takes note of the token of every lock on record. A replica does not hear of a token that was raised while
 /// the lease stayed as it was.
 pub fn observe_tokens(ctx: Context<'_>) {
@@ -132,7 +253,7 @@ pub fn observe_tokens(ctx: Context<'_>) {
 /// now, and a lock on record that is none any more is gone.
 pub fn review(ctx: Context<'_>, name: ServerStr<'_>) {
     match Key::open(ctx, name, Access::Read) {
-        Some(key) => look_again(ctx, name, &key),
+        Some(key) => look_again(ctx, &key),
         None => gone(ctx, name, Cause::Vanished),
     }
 }
@@ -162,7 +283,9 @@ fn follow(node: &mut Node, lock: LockName, token: u64) {
     }
 }
 
-fn look_again(ctx: Context<'_>, name: ServerStr<'_>, key: &Key<'_>) {
+/// The same as [`review`], for a key that is open.
+pub fn look_again(ctx: Context<'_>, key: &Key<'_>) {
+    let name = key.name();
     if let Some(token) = lock_hash::token(key) {
         node::with(|node| node.tokens.observe(token));
     }
@@ -173,5 +296,5 @@ fn look_again(ctx: Context<'_>, name: ServerStr<'_>, key: &Key<'_>) {
         Some(Origin::Redisson) if known() => {}
         _ => return gone(ctx, name, Cause::Vanished),
     }
-    record(ctx, name, lock_hash::lease(key), wall_clock(ctx));
+    learn(key, ctx.db());
 }

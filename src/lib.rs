@@ -7,11 +7,13 @@
 //!   file each.
 //! * [`turn`] — the timer: leases that end, waits that end, the grace, and the end of a turn of the event loop.
 //! * [`waiting`] — the waiting lines at work: joining, and handing a free lock to the first.
+//! * [`keeping`] — keeps leases to the time that really passes, and held locks from losing their keys.
 //! * [`lock_key`] — a lock as the hash at a key, as the commands use it: opened, written and propagated.
 //! * [`leases`] — when a lease begins, moves and ends; the one place where a lock becomes free.
 //! * [`unlocks`] — counts unlocks, and publishes them to whoever waits elsewhere.
 //! * [`lock_hash`] — what the hash at a key says about a lock.
 //! * [`node`] — what this node knows: leases, lines, tokens, settings, counts, and what waits for the end of the turn.
+//! * [`clock`] — reads the machine's clocks.
 //! * [`settings`], [`metrics`] — what an operator sets, and what happened so far.
 //! * [`answer`] — the reply of an ACQUIRE, at once or after a wait.
 //! * [`refusal`] — why a command was refused, and what the client is told.
@@ -22,8 +24,10 @@
 #![deny(unsafe_code)]
 
 mod answer;
+mod clock;
 mod commands;
 mod config;
+mod keeping;
 mod leases;
 mod lock;
 mod lock_hash;

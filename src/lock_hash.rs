@@ -27,6 +27,22 @@ pub fn lease(key: &Key<'_>) -> Lease {
     key.expires_at().map_or(Lease::Endless, |end| Lease::Until(WallMs(end)))
 }
 
+/// The owner, the hold count and the token of a lock that one owner holds and nobody else.
+pub fn hold(key: &Key<'_>) -> Option<(ServerString, u64, u64)> {
+    if !key.is_hash() {
+        return None;
+    }
+    let token = View::new(key, None, Detail::All).token;
+    if key.len() != 1 + usize::from(token.is_some()) {
+        return None;
+    }
+    let owner = first_owner(key)?;
+    match record(key, Some(owner.as_str()), Detail::All) {
+        Ok(Record::Mine { holds, token, .. }) => Some((owner, holds, token)),
+        _ => None,
+    }
+}
+
 /// Whose lock a held one is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {

@@ -34,6 +34,10 @@ pub struct Metrics {
     pub wait_withdrawn: u64,
     /// The longest wait in line that has ended, in milliseconds.
     pub longest_wait_ms: u64,
+    /// Steps of the wall clock that were seen.
+    pub clock_steps: u64,
+    /// Keys of held locks that the server had taken away, and that were put back.
+    pub put_back: u64,
     lateness: Option<Histogram<u64>>,
 }
 

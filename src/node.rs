@@ -5,10 +5,12 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Instant;
 
 use crate::answer::{Answer, Standing};
-use crate::lock::{GracePeriod, Lease, LeaseTable, Lines, MonotonicMs, TokenCounter, TrackedLock};
+use crate::clock::{self, boot_time_us};
+use crate::lock::{
+    Clocks, GracePeriod, Lease, LeaseTable, Lines, MonotonicMs, Recovery, TokenCounter, TrackedLock, WallMs,
+};
 use crate::metrics::Metrics;
 use crate::server::{Blocked, ServerString, Timer};
 use crate::settings::Settings;
@@ -177,6 +179,14 @@ impl Turn {
 pub struct Node {
     /// When each lease ends.
     pub leases: LeaseTable,
+    /// How the wall clock lies to the one by which leases end.
+    pub clocks: Clocks,
+    /// The time of the server's when somebody looked last whether the wall clock was stepped.
+    pub clocks_seen: WallMs,
+    /// After a step: where in the table to go on setting the TTLs of keys anew.
+    pub retiming: Option<u32>,
+    /// When the keys that locks have lost are put back.
+    pub recovery: Recovery,
     /// The fencing tokens.
     pub tokens: TokenCounter,
     /// The counts of `INFO lock`.
@@ -201,13 +211,18 @@ pub struct Node {
     pub lease_wanted: Option<MonotonicMs>,
     /// Room for a channel's name, kept to spare an allocation per unlock.
     pub channel: Vec<u8>,
-    started: Instant,
+    started_us: u64,
 }
 
 impl Default for Node {
     fn default() -> Self {
+        let started_us = boot_time_us();
         Self {
             leases: LeaseTable::default(),
+            clocks: Clocks::new(clock::read(started_us)),
+            clocks_seen: WallMs(0),
+            retiming: None,
+            recovery: Recovery::default(),
             tokens: TokenCounter::default(),
             metrics: Metrics::default(),
             settings: Settings::default(),
@@ -220,7 +235,7 @@ impl Default for Node {
             timer: None,
             lease_wanted: None,
             channel: Vec::new(),
-            started: Instant::now(),
+            started_us,
         }
     }
 }
@@ -228,7 +243,7 @@ impl Default for Node {
 impl Node {
     /// Milliseconds since the module was loaded, on a clock that no one can step.
     pub fn now(&self) -> MonotonicMs {
-        MonotonicMs(self.started.elapsed().as_millis() as u64)
+        MonotonicMs(self.now_us() / 1000)
     }
 
     /// The timer has to fire for a lease at this time, or earlier.
@@ -254,6 +269,11 @@ impl Node {
         self.grace.map(|end| end.since(self.now()).max(1))
     }
 
+    /// Has a lock lost its key, or are the TTLs of keys to be set anew?
+    pub fn is_unsettled(&self) -> bool {
+        self.retiming.is_some() || !self.leases.has_all_keys()
+    }
+
     /// Will a lock of this name that becomes free be handed to somebody in line?
     pub fn hands_over(&self, db: u32, name: &[u8]) -> bool {
         self.grace.is_none() && self.lines.stands(db, name)
@@ -261,7 +281,18 @@ impl Node {
 
     /// Microseconds since then.
     pub fn now_us(&self) -> u64 {
-        self.started.elapsed().as_micros() as u64
+        boot_time_us().saturating_sub(self.started_us)
+    }
+
+    /// Looks whether somebody has stepped the wall clock since the last look.
+    pub fn clocks_were_stepped(&mut self) -> bool {
+        self.clocks.were_stepped(clock::read(self.started_us))
+    }
+
+    /// The wall clock, or what it would show had nobody stepped it, whichever is later, in microseconds: no
+    /// token is to be smaller than an earlier one as somebody has set the clock back.
+    pub fn token_clock_us(&self) -> u64 {
+        clock::wall_clock_us().max(self.clocks.unstepped_us(self.now_us())).unsigned_abs()
     }
 }
 

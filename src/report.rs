@@ -20,6 +20,9 @@ impl InfoSource for LockInfo {
             section.number(c"forced", metrics.forced);
             section.number(c"vanished", metrics.vanished);
             section.number(c"held", node.leases.len() as u64);
+            section.number(c"keys_lost", node.leases.lost_keys() as u64);
+            section.number(c"keys_put_back", metrics.put_back);
+            section.number(c"clock_steps", metrics.clock_steps);
             section.number(c"grace_period_msec", node.grace_period.length(node.now()));
             section.number(c"grace_left_msec", node.grace_left().unwrap_or(0));
             let waits_ms = node.lines.oldest().map_or(0, |since| node.now().since(since));

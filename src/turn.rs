@@ -7,6 +7,7 @@
 
 use std::ops::Bound::{Excluded, Unbounded};
 
+use crate::keeping;
 use crate::leases;
 use crate::lock::MonotonicMs;
 use crate::node::{self, LockName, Node, Role, Topology, Turn};
@@ -56,6 +57,12 @@ fn next_wake(node: &mut Node) -> Option<MonotonicMs> {
     }
     if let Some((retry_at, _)) = node.turn.retry {
         at = at.min(soonest.max(retry_at));
+    }
+    if node.retiming.is_some() {
+        at = at.min(soonest);
+    }
+    if !node.leases.has_all_keys() {
+        at = at.min(soonest.max(node.recovery.next_look()));
     }
     let stands_at = node.timer.as_ref().map_or(NEVER, |(_, stands_at)| *stands_at);
     (at < stands_at).then_some(at)
@@ -135,10 +142,12 @@ impl Alarm for Tick {
         if node::with(|node| node.role) == Role::Replica {
             return;
         }
-        end_grace(ctx);
+        leases::check_clock(ctx);
+        end_grace();
         let paused = ctx.writes_paused();
         if !paused {
             end_leases(ctx);
+            mend_keys(ctx);
             catch_up(ctx);
             retry_barred(ctx);
         }
@@ -166,13 +175,12 @@ impl Alarm for Tick {
 }
 
 /// Ends the grace, if its time has come.
-fn end_grace(ctx: Context<'_>) {
-    let now_us = ctx.wall_clock_us().unsigned_abs();
+fn end_grace() {
     node::with(|node| {
         if node.grace.is_some_and(|end| end <= node.now()) {
             node.grace = None;
             // Other nodes of a quorum may have given tokens until now.
-            node.tokens.seed(now_us);
+            node.tokens.seed(node.token_clock_us());
             leases::review_lines(node);
         }
     });
@@ -182,8 +190,17 @@ fn end_leases(ctx: Context<'_>) {
     let round = Round::begin(ROUND_US);
     while round.goes_on() {
         let Some(lock) = node::with(|node| node.leases.pop_due(node.now())) else { break };
-        leases::end_lease(ctx, &lock);
+        keeping::end_lease(ctx, &lock);
         serve_freed(ctx, &round);
+    }
+}
+
+/// Goes on setting TTLs anew after a step of the wall clock, and putting back the keys that locks have lost.
+fn mend_keys(ctx: Context<'_>) {
+    let round = Round::begin(ROUND_US);
+    while round.goes_on() && keeping::retime_next(ctx) {}
+    if keeping::may_put_back(ctx) {
+        while keeping::put_next_back(ctx) && round.goes_on() {}
     }
 }
 

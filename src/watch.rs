@@ -2,7 +2,7 @@
 
 use crate::answer::Answer;
 use crate::leases;
-use crate::lock::{Ticket, WallMs};
+use crate::lock::Ticket;
 use crate::lock_hash;
 use crate::node::{self, Receipt, Request, Role};
 use crate::server::{Args, Context, KeyspaceEvent, Observer, ServerEvent, ServerStr, Waiting, for_each_hash};
@@ -22,8 +22,9 @@ impl Observer for Watch {
             // A replica learns of its master's locks by the lease that comes with each.
             b"expire" if node::with(|node| node.role) == Role::Replica => leases::review(ctx, key),
             _ if !is_on_record(ctx, key) => return,
-            b"expired" => leases::gone(ctx, key, Cause::Expired),
-            b"del" | b"evicted" | b"rename_from" | b"move_from" => leases::gone(ctx, key, Cause::Vanished),
+            b"expired" => leases::reaped(ctx, key),
+            b"evicted" => leases::evicted(ctx, key),
+            b"del" | b"rename_from" | b"move_from" => leases::gone(ctx, key, Cause::Vanished),
             _ => leases::review(ctx, key),
         }
         turn::settle_after_event(ctx);
@@ -33,10 +34,9 @@ impl Observer for Watch {
         match event {
             ServerEvent::Loaded => take_stock(ctx),
             ServerEvent::Promoted => {
-                let now_us = ctx.wall_clock_us().unsigned_abs();
                 node::with(|node| {
                     node.role = Role::Master;
-                    node.tokens.seed(now_us);
+                    node.tokens.seed(node.token_clock_us());
                     node.begin_grace();
                 });
                 leases::observe_tokens(ctx);
@@ -46,11 +46,13 @@ impl Observer for Watch {
                 node::with(|node| {
                     node.role = Role::Replica;
                     node.grace = None;
+                    leases::forget_lost(node);
                 });
                 turn::forget(ctx);
             }
             ServerEvent::Flushed(db) => leases::flushed(db),
             ServerEvent::Swapped(first, second) => leases::swapped(first, second),
+            ServerEvent::Cron => leases::check_clock(ctx),
         }
         turn::settle(ctx);
     }
@@ -87,24 +89,19 @@ fn is_on_record(ctx: Context<'_>, key: ServerStr<'_>) -> bool {
 
 /// Builds the table anew from the data, after a load.
 pub fn take_stock(ctx: Context<'_>) {
-    let now_us = ctx.wall_clock_us();
-    let now = WallMs(now_us / 1000);
+    leases::check_clock(ctx);
     node::with(|node| {
         node.leases.drain(None);
-        node.tokens.seed(now_us.unsigned_abs());
+        node.tokens.seed(node.token_clock_us());
     });
     let mut db = 0;
     while ctx.select(db) {
         for_each_hash(ctx, &mut |key| {
             let Some(token) = lock_hash::token(key) else { return };
-            let held = lock_hash::held(key).is_some();
-            let lease = lock_hash::lease(key);
-            node::with(|node| {
-                node.tokens.observe(token);
-                if held {
-                    leases::track(node, db, key.name().bytes(), lease, now);
-                }
-            });
+            node::with(|node| node.tokens.observe(token));
+            if lock_hash::held(key).is_some() {
+                leases::learn(key, db);
+            }
         });
         db += 1;
     }

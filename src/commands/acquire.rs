@@ -3,7 +3,7 @@
 use super::options::{self, Known, Options};
 use crate::answer::{Answer, Standing};
 use crate::leases::{self, wall_clock};
-use crate::lock::{self, Ask, Attempt, Entry, Grant, Lease, Record};
+use crate::lock::{self, Ask, Attempt, Entry, Grant, Hold, Lease, Record};
 use crate::lock_hash::Detail;
 use crate::lock_key::LockKey;
 use crate::node;
@@ -56,7 +56,7 @@ impl Command for Acquire<'_> {
     };
 
     fn run(ctx: Context<'_>, args: Args<'_>) {
-        match Acquire::parse(ctx, args).and_then(|request| request.apply(ctx)) {
+        match Acquire::parse(args).and_then(|request| request.apply(ctx)) {
             Ok(Reply::Now(standing)) => {
                 if standing.holds == 0 {
                     node::with(|node| node.metrics.denied += 1);
@@ -71,13 +71,13 @@ impl Command for Acquire<'_> {
 }
 
 impl<'a> Acquire<'a> {
-    fn parse(ctx: Context<'_>, args: Args<'a>) -> Result<Self, Refusal> {
+    fn parse(args: Args<'a>) -> Result<Self, Refusal> {
         let [key, owner, ttl, options @ ..] = args.as_slice() else { return Err(Refusal::WrongArity) };
         let options = Options::parse(options, &[Known::Holds, Known::Token, Known::Block])?;
         Ok(Self {
             key: *key,
             owner: options::owner(*owner)?,
-            ask: Ask { ttl: options::ttl(*ttl)?, holds: options.holds(1)?, token: options.token(ctx)? },
+            ask: Ask { ttl: options::ttl(*ttl)?, holds: options.holds(1)?, token: options.token()? },
             block: options.block()?,
         })
     }
@@ -95,14 +95,14 @@ impl<'a> Acquire<'a> {
         }
         let now = wall_clock(ctx);
         if let Some(left) = node::with(|node| node.grace_left()) {
-            return self.wait_out_grace(ctx, key, record, left);
+            return self.wait_out_grace(ctx, key, left);
         }
         let lease = match record {
             // A transaction may pause writes itself and go on. Then the server hides an expired key, but
             // does not reap it, and a write to such a key would end the process.
             Record::Free { .. } if ctx.writes_paused() => return Err(Refusal::Paused),
             Record::Free { .. } if has_line && waiting::stands(ctx, self.key) => {
-                return self.wait(ctx, key, None, Standing::default());
+                return self.wait(ctx, key, Standing::default());
             }
             Record::Free { .. } => Lease::Until(now),
             Record::Mine { .. } | Record::Other { .. } => key.lease(),
@@ -118,11 +118,12 @@ impl<'a> Acquire<'a> {
         });
         match attempt.map_err(Refusal::Exhausted)? {
             Attempt::Denied { token } => {
-                self.wait(ctx, key, Some(lease), Standing { holds: 0, ttl: lease.left(now), token })
+                self.wait(ctx, key, Standing { holds: 0, ttl: lease.left(now), token })
             }
             Attempt::Granted(grant) => {
                 key.write(self.owner, grant.writes);
-                leases::record(ctx, self.key, grant.lease, now);
+                let hold = Hold { owner: self.owner.bytes(), holds: grant.holds, token: grant.token };
+                leases::record(ctx, self.key, hold, grant.lease);
                 match grant.entry {
                     Entry::First => ctx.notify(c"lock.acquired", self.key),
                     Entry::Again => waiting::confirm(ctx, self.key, self.owner),
@@ -134,37 +135,21 @@ impl<'a> Acquire<'a> {
     }
 
     /// During the grace even a lock that seems free may be held.
-    fn wait_out_grace(
-        &self,
-        ctx: Context<'_>,
-        key: LockKey<'_>,
-        record: Record,
-        left: u64,
-    ) -> Result<Reply, Refusal> {
-        let lease = (!matches!(record, Record::Free { .. })).then(|| key.lease());
-        match self.wait(ctx, key, lease, Standing::default())? {
+    fn wait_out_grace(&self, ctx: Context<'_>, key: LockKey<'_>, left: u64) -> Result<Reply, Refusal> {
+        match self.wait(ctx, key, Standing::default())? {
             Reply::Later => Ok(Reply::Later),
             Reply::Now(_) => Err(Refusal::Grace { left }),
         }
     }
 
-    /// Waits, if it wants to and may, for a lock that somebody else holds under this lease, or that is for
-    /// those in line; is denied otherwise.
-    fn wait(
-        &self,
-        ctx: Context<'_>,
-        key: LockKey<'_>,
-        lease: Option<Lease>,
-        denied: Standing,
-    ) -> Result<Reply, Refusal> {
+    /// Waits, if it wants to and may, for a lock that somebody else holds, or that is for those in line; is denied
+    /// otherwise.
+    fn wait(&self, ctx: Context<'_>, key: LockKey<'_>, denied: Standing) -> Result<Reply, Refusal> {
         drop(key);
         if let Some(timeout) = self.block
             && waiting::join(ctx, self.key, self.owner, self.ask, timeout)? == Joined::InLine
         {
-            if let Some(lease) = lease {
-                // The holder may be Redisson's, of whom nobody knew.
-                leases::record(ctx, self.key, lease, wall_clock(ctx));
-            }
+            leases::learn_of_holder(ctx, self.key);
             return Ok(Reply::Later);
         }
         Ok(Reply::Now(denied))

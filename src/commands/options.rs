@@ -3,7 +3,7 @@
 use crate::lock::{MAX_HOLDS, MAX_TIMEOUT, MAX_TOKEN, TokenCounter, check_owner};
 use crate::node;
 use crate::refusal::Refusal;
-use crate::server::{Context, ServerStr};
+use crate::server::ServerStr;
 
 /// An owner: any bytes but none and the reserved ones.
 pub fn owner(arg: ServerStr<'_>) -> Result<ServerStr<'_>, Refusal> {
@@ -83,10 +83,10 @@ impl<'a> Options<'a> {
     }
 
     /// `TOKEN t`, at most a day ahead of the node's clock; 0 where it is absent.
-    pub fn token(&self, ctx: Context<'_>) -> Result<u64, Refusal> {
+    pub fn token(&self) -> Result<u64, Refusal> {
         let Some(arg) = self.token else { return Ok(0) };
         let token = integer(arg, 1, MAX_TOKEN).ok_or(Refusal::Token)?;
-        if TokenCounter::accepts(token, ctx.wall_clock_us().unsigned_abs()) {
+        if TokenCounter::accepts(token, node::with(|node| node.token_clock_us())) {
             Ok(token)
         } else {
             Err(Refusal::TokenTooFarAhead)

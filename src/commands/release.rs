@@ -88,6 +88,7 @@ impl<'a> Release<'a> {
             }
             Released::Kept { holds, writes } => {
                 key.write(self.owner, writes);
+                leases::recount(ctx, self.key, holds);
                 Some(holds)
             }
         };

@@ -2,7 +2,7 @@
 
 use super::options::{self, Known, Options};
 use crate::leases::{self, wall_clock};
-use crate::lock::{self, Lease};
+use crate::lock::{self, Hold, Lease, Record};
 use crate::lock_hash::Detail;
 use crate::lock_key::LockKey;
 use crate::node;
@@ -47,7 +47,7 @@ impl Command for Renew<'_> {
     };
 
     fn run(ctx: Context<'_>, args: Args<'_>) {
-        match Renew::parse(ctx, args).and_then(|request| request.apply(ctx)) {
+        match Renew::parse(args).and_then(|request| request.apply(ctx)) {
             Ok(Reply::Renewed) => ctx.reply_integer(1),
             Ok(Reply::NotHeld) => ctx.reply_integer(0),
             Err(refusal) => refusal.reply(ctx),
@@ -57,14 +57,14 @@ impl Command for Renew<'_> {
 }
 
 impl<'a> Renew<'a> {
-    fn parse(ctx: Context<'_>, args: Args<'a>) -> Result<Self, Refusal> {
+    fn parse(args: Args<'a>) -> Result<Self, Refusal> {
         let [key, owner, ttl, options @ ..] = args.as_slice() else { return Err(Refusal::WrongArity) };
         let options = Options::parse(options, &[Known::Token])?;
         Ok(Self {
             key: *key,
             owner: options::owner(*owner)?,
             ttl: options::ttl(*ttl)?,
-            token: options.token(ctx)?,
+            token: options.token()?,
         })
     }
 
@@ -85,7 +85,10 @@ impl<'a> Renew<'a> {
         };
         waiting::confirm(ctx, self.key, self.owner);
         key.write(self.owner, writes);
-        leases::record(ctx, self.key, writes.lease_end.map_or(lease, Lease::Until), now);
+        if let Record::Mine { holds, token, .. } = record {
+            let hold = Hold { owner: self.owner.bytes(), holds, token: writes.token.unwrap_or(token) };
+            leases::record(ctx, self.key, hold, writes.lease_end.map_or(lease, Lease::Until));
+        }
         if writes.lease_end.is_some() {
             ctx.notify(c"lock.renewed", self.key);
         }

@@ -1,19 +1,42 @@
-//! The table of live leases: which locks are held, and when each lease ends.
+//! The table of live leases: which locks are held, by whom, and when each lease ends.
 //!
-//! The hash in the keyspace stays the truth about who holds a lock. The table exists so that a
-//! lease's end is noticed when it comes, and so that a key that vanishes is known to have been a lock.
+//! The hash in the keyspace stays the truth about who holds a lock. The table exists so that a lease's end is
+//! noticed when it comes; so that a key that vanishes is known to have been a lock; and so that a lock outlives
+//! its key, where the server takes that away before the lease has ended: to make room, or because somebody has
+//! stepped the clock.
 
+use std::collections::VecDeque;
 use std::hash::BuildHasher;
 
-use super::MonotonicMs;
 use super::arena::Arena;
 use super::index::Index;
-use super::name::PackedKey;
+use super::name::PackedLock;
 use super::wheel::Wheel;
+use super::{Hold, MonotonicMs, WallMs};
 use hashbrown::{DefaultHashBuilder, hash_table};
 
 /// Slack memory is given back when no more locks than this are left: to move more would take too long.
 const SMALL: usize = 1024;
+
+/// What was last seen of the TTL of a lock's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// It expires at this time.
+    At(WallMs),
+    /// It has none.
+    Never,
+    /// The server has taken the key away, though the lease has not ended.
+    KeyLost,
+}
+
+/// When a lock ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Term {
+    /// When its lease ends; `None` for an endless lease.
+    pub lease_end: Option<MonotonicMs>,
+    /// What its key says of that.
+    pub expiry: Expiry,
+}
 
 /// A lock of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,20 +49,60 @@ pub struct TrackedLock {
     pub lease_end: Option<MonotonicMs>,
 }
 
+/// What the table knows of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known<'t> {
+    /// When it ends.
+    pub term: Term,
+    /// Who holds it. `None` where it is not one owner's alone, as with Redisson's read-write locks: such a lock
+    /// does not outlive its key.
+    pub hold: Option<Hold<'t>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    lock: PackedLock,
+    /// In eight bytes, see [`Entry::expiry`].
+    expiry: i64,
+}
+
+impl Entry {
+    const NEVER: i64 = i64::MAX;
+    const KEY_LOST: i64 = i64::MIN;
+
+    fn expiry(&self) -> Expiry {
+        match self.expiry {
+            Self::NEVER => Expiry::Never,
+            Self::KEY_LOST => Expiry::KeyLost,
+            at => Expiry::At(WallMs(at)),
+        }
+    }
+
+    fn set_expiry(&mut self, expiry: Expiry) {
+        self.expiry = match expiry {
+            Expiry::Never => Self::NEVER,
+            Expiry::KeyLost => Self::KEY_LOST,
+            Expiry::At(at) => at.0,
+        };
+    }
+}
+
 /// All locks held through the module on this node.
 #[derive(Debug, Default)]
 pub struct LeaseTable {
     index: Index,
     hasher: DefaultHashBuilder,
     /// The locks, by the ids under which the wheel has their leases.
-    keys: Arena<PackedKey>,
+    entries: Arena<Entry>,
     wheel: Wheel,
+    /// Locks that have lost their keys, and maybe have them again, or are gone.
+    lost: VecDeque<u32>,
 }
 
 impl LeaseTable {
     /// The number of locks.
     pub fn len(&self) -> usize {
-        self.keys.len()
+        self.entries.len()
     }
 
     /// Is the lock in the table?
@@ -47,18 +110,34 @@ impl LeaseTable {
         self.find(db, name).is_some()
     }
 
-    /// Puts a lock in, or moves the lease of one that is there; `None` is an endless lease.
+    /// What is known of a lock.
+    pub fn get(&self, db: u32, name: &[u8]) -> Option<Known<'_>> {
+        if self.len() == 0 {
+            return None;
+        }
+        let id = self.find(db, name)?;
+        let entry = self.entries.get(id)?;
+        Some(Known { term: Term { lease_end: self.wheel.due(id), expiry: entry.expiry() }, hold: entry.lock.hold() })
+    }
+
+    /// Puts a lock in, or sets what is known of one that is there.
     ///
     /// Answers when [`LeaseTable::pop_due`] has to be called for it next, at the latest.
     pub fn track(
         &mut self,
         db: u32,
         name: &[u8],
-        lease_end: Option<MonotonicMs>,
+        known: Known<'_>,
         now: MonotonicMs,
     ) -> Option<MonotonicMs> {
-        let id = self.find_or_insert(db, name);
-        match lease_end {
+        let id = self.find_or_insert(db, name, known.hold);
+        if let Some(entry) = self.entries.get_mut(id) {
+            entry.set_expiry(known.term.expiry);
+        }
+        if known.term.expiry == Expiry::KeyLost {
+            self.lost.push_back(id);
+        }
+        match known.term.lease_end {
             Some(end) => Some(self.wheel.schedule(id, end, now)),
             None => {
                 self.wheel.park(id);
@@ -67,17 +146,69 @@ impl LeaseTable {
         }
     }
 
+    /// The hold count of a lock in the table has changed.
+    pub fn recount(&mut self, db: u32, name: &[u8], holds: u64) {
+        let Some(entry) = self.find(db, name).and_then(|id| self.entries.get_mut(id)) else { return };
+        let packed = entry.lock.hold().map(|hold| {
+            let (db, name) = entry.lock.key();
+            PackedLock::new(db, name, Some(Hold { holds, ..hold }))
+        });
+        if let Some(packed) = packed {
+            entry.lock = packed;
+        }
+    }
+
+    /// The key of a lock has another TTL, or is gone, and the lease stays as it is.
+    pub fn set_expiry(&mut self, db: u32, name: &[u8], expiry: Expiry) {
+        let Some(id) = self.find(db, name) else { return };
+        if let Some(entry) = self.entries.get_mut(id) {
+            entry.set_expiry(expiry);
+            if expiry == Expiry::KeyLost {
+                self.lost.push_back(id);
+            }
+        }
+    }
+
+    /// Has no lock lost its key?
+    pub fn has_all_keys(&self) -> bool {
+        self.lost.is_empty()
+    }
+
+    /// The number of locks that have lost their keys, or had until lately.
+    pub fn lost_keys(&self) -> usize {
+        self.lost.len()
+    }
+
+    /// A lock that has lost its key. It does not come up again, unless it loses its key again.
+    pub fn pop_lost(&mut self) -> Option<(u32, Box<[u8]>)> {
+        loop {
+            let id = self.lost.pop_front()?;
+            let known = (id as usize) < self.entries.reached();
+            let entry = known.then(|| self.entries.get(id)).flatten();
+            if let Some(entry) = entry.filter(|entry| entry.expiry() == Expiry::KeyLost) {
+                let (db, name) = entry.lock.key();
+                return Some((db, name.into()));
+            }
+        }
+    }
+
+    /// The first lock at or behind this place among all: the place behind it, its database and its name.
+    pub fn lock_from(&self, place: u32) -> Option<(u32, u32, &[u8])> {
+        (place..self.entries.reached() as u32).find_map(|id| {
+            let (db, name) = self.entries.get(id)?.lock.key();
+            Some((id + 1, db, name))
+        })
+    }
+
     /// Takes a lock out.
     pub fn remove(&mut self, db: u32, name: &[u8]) -> Option<TrackedLock> {
         if self.len() == 0 {
             return None;
         }
-        let hash = self.hash(db, name);
-        let keys = &self.keys;
-        let id = self.index.remove(hash, |id| names(keys.get(id), db, name))?;
+        let id = self.unlist(db, name)?;
         let lock = self.lock(id)?;
         self.wheel.park(id);
-        self.keys.remove(id);
+        self.entries.remove(id);
         self.give_back_slack();
         Some(lock)
     }
@@ -96,34 +227,64 @@ impl LeaseTable {
 
     /// The databases and names of all locks.
     pub fn names(&self) -> impl Iterator<Item = (u32, &[u8])> {
-        self.keys.iter().map(PackedKey::unpack)
+        self.entries.iter().map(|entry| entry.lock.key())
     }
 
     /// Takes out all locks of a database, or of all.
     pub fn drain(&mut self, db: Option<u32>) -> Vec<TrackedLock> {
-        match db {
-            None => self.take_all(),
-            Some(db) => self.take(|candidate| candidate == db),
+        let locks = match db {
+            None => {
+                let before = self.take_all();
+                before.entries.ids().filter_map(|id| before.lock(id)).collect()
+            }
+            Some(db) => self.locks_of(|candidate| candidate == db),
+        };
+        for lock in &locks {
+            self.remove(lock.db, &lock.name);
         }
+        locks
     }
 
     /// Follows a SWAPDB: the locks of two databases change places. Answers the locks, as they were
     /// named before, whose name is no lock in its database any more.
     pub fn swap(&mut self, first: u32, second: u32) -> Vec<TrackedLock> {
-        let before = self.take(|db| db == first || db == second);
-        let other = |db| if db == first { second } else { first };
-        self.put(before.iter().map(|lock| TrackedLock { db: other(lock.db), ..lock.clone() }));
+        let before = self.locks_of(|db| db == first || db == second);
+        let ids: Vec<_> = before.iter().filter_map(|lock| self.unlist(lock.db, &lock.name)).collect();
+        for id in ids {
+            self.list_in(id, |db| if db == first { second } else { first });
+        }
         before.into_iter().filter(|lock| !self.contains(lock.db, &lock.name)).collect()
     }
 
-    /// Takes out the locks of some databases. Costs little where there are none.
-    fn take(&mut self, wanted: impl Fn(u32) -> bool) -> Vec<TrackedLock> {
-        let is_wanted = |id: &u32| self.keys.get(*id).is_some_and(|key| wanted(key.unpack().0));
-        let found: Vec<_> = self.keys.ids().filter(is_wanted).filter_map(|id| self.lock(id)).collect();
-        for lock in &found {
-            self.remove(lock.db, &lock.name);
+    /// Takes a lock out of the index alone.
+    fn unlist(&mut self, db: u32, name: &[u8]) -> Option<u32> {
+        let hash = self.hash(db, name);
+        let entries = &self.entries;
+        self.index.remove(hash, |id| names(entries.get(id), db, name))
+    }
+
+    /// Puts an entry that the index lacks into it, in the database that its own becomes.
+    fn list_in(&mut self, id: u32, becomes: impl Fn(u32) -> u32) {
+        let Some(entry) = self.entries.get_mut(id) else { return };
+        let (db, name) = entry.lock.key();
+        let db = becomes(db);
+        let lock = PackedLock::new(db, name, entry.lock.hold());
+        let hash = self.hasher.hash_one(lock.key());
+        entry.lock = lock;
+        let (entries, hasher) = (&self.entries, &self.hasher);
+        let place = self.index.entry(
+            hash,
+            |other| other == id,
+            |id| hasher.hash_one(entries.get(id).map(|entry| entry.lock.key()).unwrap_or_default()),
+        );
+        if let hash_table::Entry::Vacant(place) = place {
+            place.insert(id);
         }
-        found
+    }
+
+    fn locks_of(&self, wanted: impl Fn(u32) -> bool) -> Vec<TrackedLock> {
+        let is_wanted = |id: &u32| self.entries.get(*id).is_some_and(|entry| wanted(entry.lock.key().0));
+        self.entries.ids().filter(is_wanted).filter_map(|id| self.lock(id)).collect()
     }
 
     fn hash(&self, db: u32, name: &[u8]) -> u64 {
@@ -132,168 +293,68 @@ impl LeaseTable {
 
     fn find(&self, db: u32, name: &[u8]) -> Option<u32> {
         let hash = self.hash(db, name);
-        self.index.find(hash, |id| names(self.keys.get(id), db, name))
+        self.index.find(hash, |id| names(self.entries.get(id), db, name))
     }
 
-    fn find_or_insert(&mut self, db: u32, name: &[u8]) -> u32 {
+    fn find_or_insert(&mut self, db: u32, name: &[u8], hold: Option<Hold<'_>>) -> u32 {
         let hash = self.hash(db, name);
-        let (keys, hasher) = (&self.keys, &self.hasher);
+        let (entries, hasher) = (&self.entries, &self.hasher);
         let found = self.index.entry(
             hash,
-            |id| names(keys.get(id), db, name),
-            |id| hasher.hash_one(keys.get(id).map(PackedKey::unpack).unwrap_or_default()),
+            |id| names(entries.get(id), db, name),
+            |id| hasher.hash_one(entries.get(id).map(|entry| entry.lock.key()).unwrap_or_default()),
         );
         match found {
-            hash_table::Entry::Occupied(found) => *found.get(),
+            hash_table::Entry::Occupied(found) => {
+                let id = *found.get();
+                if let Some(entry) = self.entries.get_mut(id) {
+                    entry.lock.set_hold(hold);
+                }
+                id
+            }
             hash_table::Entry::Vacant(place) => {
-                let id = self.keys.insert(PackedKey::new(db, name));
-                *place.insert(id).get()
+                let entry = Entry { lock: PackedLock::new(db, name, hold), expiry: Entry::NEVER };
+                *place.insert(self.entries.insert(entry)).get()
             }
         }
     }
 
     fn lock(&self, id: u32) -> Option<TrackedLock> {
-        let (db, name) = self.keys.get(id)?.unpack();
+        let (db, name) = self.entries.get(id)?.lock.key();
         Some(TrackedLock { db, name: name.into(), lease_end: self.wheel.due(id) })
     }
 
     /// After a crowd has left, the room it took is given back.
     fn give_back_slack(&mut self) {
-        if self.keys.reached() > SMALL && self.len() < SMALL.min(self.keys.reached() / 8) {
-            let all = self.take_all();
-            self.put(all);
+        if self.entries.reached() > SMALL && self.len() < SMALL.min(self.entries.reached() / 8) {
+            let before = self.take_all();
+            self.put_all(&before);
         }
     }
 
-    fn take_all(&mut self) -> Vec<TrackedLock> {
+    fn take_all(&mut self) -> Self {
         let before = std::mem::take(self);
         self.wheel = Wheel::starting_at(before.wheel.now());
-        before.keys.ids().filter_map(|id| before.lock(id)).collect()
+        before
     }
 
-    /// The caller's next wake-up stays right: no lease ends earlier than it did before.
-    fn put(&mut self, locks: impl IntoIterator<Item = TrackedLock>) {
+    /// Takes over what another table has. The caller's next wake-up stays right: no lease ends earlier than it did
+    /// before.
+    fn put_all(&mut self, before: &Self) {
         let now = self.wheel.now();
-        for lock in locks {
-            self.track(lock.db, &lock.name, lock.lease_end, now);
+        for id in before.entries.ids() {
+            let Some(entry) = before.entries.get(id) else { continue };
+            let (db, name) = entry.lock.key();
+            let term = Term { lease_end: before.wheel.due(id), expiry: entry.expiry() };
+            self.track(db, name, Known { term, hold: entry.lock.hold() }, now);
         }
     }
 }
 
-/// Is this the key of that lock?
-fn names(key: Option<&PackedKey>, db: u32, name: &[u8]) -> bool {
-    key.is_some_and(|key| key.unpack() == (db, name))
+/// Is this the entry of that lock?
+fn names(entry: Option<&Entry>, db: u32, name: &[u8]) -> bool {
+    entry.is_some_and(|entry| entry.lock.key() == (db, name))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::collections::{BTreeMap, BTreeSet};
-
-    #[derive(Clone, Debug)]
-    enum Step {
-        Track(u32, u8, Option<u64>),
-        Remove(u32, u8),
-        Advance(u64),
-        Drain(Option<u32>),
-        Swap(u32, u32),
-    }
-
-    fn any_step() -> impl Strategy<Value = Step> {
-        let db = || 0..3_u32;
-        let name = || 0..30_u8;
-        prop_oneof![
-            20 => (db(), name(), prop::option::weighted(0.9, 1..10_000_u64))
-                .prop_map(|(db, name, ttl)| Step::Track(db, name, ttl)),
-            10 => (db(), name()).prop_map(|(db, name)| Step::Remove(db, name)),
-            8 => (0..3_000_u64).prop_map(Step::Advance),
-            1 => prop::option::of(db()).prop_map(Step::Drain),
-            1 => (db(), db()).prop_map(|(a, b)| Step::Swap(a, b)),
-        ]
-    }
-
-    type Model = BTreeMap<(u32, u8), Option<u64>>;
-
-    fn key(lock: &TrackedLock) -> (u32, u8) {
-        (lock.db, lock.name[0])
-    }
-
-    proptest! {
-        #[test]
-        fn the_table_keeps_every_lease(steps in prop::collection::vec(any_step(), 1..200)) {
-            let mut table = LeaseTable::default();
-            let mut model = Model::new();
-            let mut told = BTreeSet::new();
-            let mut now = 0;
-            for step in steps {
-                match step {
-                    Step::Track(db, name, ttl) => {
-                        let end = ttl.map(|ttl| now + ttl);
-                        let wake = table.track(db, &[name], end.map(MonotonicMs), MonotonicMs(now));
-                        prop_assert_eq!(wake.is_some(), end.is_some());
-                        prop_assert!(wake.is_none_or(|wake| Some(wake.0) <= end));
-                        model.insert((db, name), end);
-                        told.remove(&(db, name));
-                    }
-                    Step::Remove(db, name) => {
-                        let removed = table.remove(db, &[name]).map(|lock| lock.lease_end);
-                        let expected = model.remove(&(db, name)).map(|end| end.map(MonotonicMs));
-                        prop_assert_eq!(removed, expected);
-                        told.remove(&(db, name));
-                    }
-                    Step::Advance(by) => {
-                        now += by;
-                        while let Some(lock) = table.pop_due(MonotonicMs(now)) {
-                            prop_assert_eq!(model[&key(&lock)], lock.lease_end.map(|end| end.0));
-                            prop_assert!(lock.lease_end <= Some(MonotonicMs(now)));
-                            prop_assert!(table.contains(lock.db, &lock.name));
-                            prop_assert!(told.insert(key(&lock)), "told twice");
-                        }
-                        let silent = |(id, end): (&_, &Option<u64>)| told.contains(id) || end.is_none_or(|end| end > now);
-                        prop_assert!(model.iter().all(silent));
-                    }
-                    Step::Drain(db) => {
-                        let mut gone: Vec<_> = table.drain(db).iter().map(key).collect();
-                        gone.sort_unstable();
-                        let leaves = |id: &(u32, u8)| db.is_none_or(|db| db == id.0);
-                        let expected: Vec<_> = model.keys().copied().filter(leaves).collect();
-                        prop_assert_eq!(gone, expected);
-                        model.retain(|id, _| !leaves(id));
-                        told.retain(|id| !leaves(id));
-                    }
-                    Step::Swap(a, b) => {
-                        let mut gone: Vec<_> = table.swap(a, b).iter().map(key).collect();
-                        gone.sort_unstable();
-                        let swap = |db| if db == a { b } else if db == b { a } else { db };
-                        let after: Model = model.iter().map(|((db, name), end)| ((swap(*db), *name), *end)).collect();
-                        let expected: Vec<_> = model.keys().copied().filter(|id| !after.contains_key(id)).collect();
-                        prop_assert_eq!(gone, expected);
-                        model = after;
-                        // Whoever moves is told again, which is harmless.
-                        told.retain(|(db, _)| *db != a && *db != b);
-                    }
-                }
-                prop_assert_eq!(table.len(), model.len());
-                let waiting = model.iter().filter(|(id, _)| !told.contains(*id));
-                let first = waiting.filter_map(|(_, end)| *end).min();
-                prop_assert_eq!(table.next_wake().is_some(), first.is_some());
-                prop_assert!(table.next_wake().map(|wake| wake.0) <= first.map(|end| end.max(now)));
-            }
-        }
-    }
-
-    #[test]
-    fn a_crowd_that_leaves_gives_its_room_back() {
-        let mut table = LeaseTable::default();
-        let name = |n: u64| n.to_be_bytes();
-        for n in 0..100_000 {
-            table.track(0, &name(n), Some(MonotonicMs(n + 1)), MonotonicMs(0));
-        }
-        for n in 1..100_000 {
-            assert_eq!(table.remove(0, &name(n)).and_then(|lock| lock.lease_end), Some(MonotonicMs(n + 1)));
-        }
-        assert!(table.keys.reached() <= SMALL, "room for {} locks", table.keys.reached());
-        assert_eq!(table.pop_due(MonotonicMs(1)).map(|lock| lock.name), Some(name(0).into()));
-    }
-}
+mod tests;

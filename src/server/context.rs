@@ -207,6 +207,12 @@ impl<'c> Context<'c> {
         flags & flag as c_int != 0
     }
 
+    /// The part of `maxmemory` that is used, above 1 where it is exceeded; 0 where there is no limit.
+    pub fn used_memory_ratio(self) -> f32 {
+        // SAFETY: Presence.
+        unsafe { present(raw::RedisModule_GetUsedMemoryRatio)() }
+    }
+
     /// The wall clock in microseconds since the Unix epoch, as of the start of the present command: by
     /// this the server itself judges whether a key has expired.
     pub fn wall_clock_us(self) -> i64 {

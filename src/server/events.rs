@@ -31,6 +31,8 @@ pub enum ServerEvent {
     Flushed(Option<u32>),
     /// Two databases changed places.
     Swapped(u32, u32),
+    /// The server looks after itself, ten times a second or so, by a clock that no one can step.
+    Cron,
 }
 
 /// Who is told. Handlers must not write: the order of propagation would invert.
@@ -61,6 +63,7 @@ pub fn observe<O: Observer>(ctx: Context<'_>) {
         raw::REDISMODULE_EVENT_FORK_CHILD,
         raw::REDISMODULE_EVENT_PERSISTENCE,
         raw::REDISMODULE_EVENT_REPLICA_CHANGE,
+        raw::REDISMODULE_EVENT_CRON_LOOP,
     ] {
         // The data of all of them has version 1.
         let event = raw::RedisModuleEvent { id, dataver: 1 };
@@ -106,7 +109,8 @@ unsafe extern "C" fn on_server_event<O: Observer>(
         (
             raw::REDISMODULE_EVENT_PERSISTENCE
             | raw::REDISMODULE_EVENT_FLUSHDB
-            | raw::REDISMODULE_EVENT_SWAPDB,
+            | raw::REDISMODULE_EVENT_SWAPDB
+            | raw::REDISMODULE_EVENT_CRON_LOOP,
             _,
         ) => {}
         _ => ctx.survey_audience(),
@@ -139,6 +143,7 @@ unsafe fn decode(id: u64, sub: u64, data: *mut c_void) -> Option<ServerEvent> {
             let info = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
             Some(ServerEvent::Swapped(info.dbnum_first.unsigned_abs(), info.dbnum_second.unsigned_abs()))
         }
+        (raw::REDISMODULE_EVENT_CRON_LOOP, _) => Some(ServerEvent::Cron),
         _ => None,
     }
 }

@@ -125,6 +125,7 @@ pub(super) fn missing_functions() -> Vec<&'static str> {
             probe("GetContextFlags", raw::RedisModule_GetContextFlags),
             probe("GetServerInfo", raw::RedisModule_GetServerInfo),
             probe("GetSelectedDb", raw::RedisModule_GetSelectedDb),
+            probe("GetUsedMemoryRatio", raw::RedisModule_GetUsedMemoryRatio),
             probe("HashGet", raw::RedisModule_HashGet),
             probe("HashSet", raw::RedisModule_HashSet),
             probe("InfoAddFieldULongLong", raw::RedisModule_InfoAddFieldULongLong),

@@ -3,7 +3,7 @@
 use super::request::{dismiss, leave, stands};
 use crate::answer::{Answer, Standing};
 use crate::leases::{self, wall_clock};
-use crate::lock::{self, Ask, Attempt, Entry, Grant, Lease, Record, Ticket, WallMs};
+use crate::lock::{self, Ask, Attempt, Entry, Grant, Hold, Lease, Record, Ticket, WallMs};
 use crate::lock_hash::Detail;
 use crate::lock_key::LockKey;
 use crate::node::{self, Handoff, LockName, Recipient, Role};
@@ -104,7 +104,7 @@ fn serve_first(ctx: Context<'_>, name: ServerStr<'_>, ticket: Ticket) -> Result<
         Record::Other { .. } => {
             // A script of another kind took it meanwhile: its end must be noticed, and if its holder is in
             // line, it must not wait for itself.
-            leases::record(ctx, name, key.lease(), wall_clock(ctx));
+            key.learn();
             match key.first_owner().filter(|holder| is_in_line(ctx, name, holder.as_str())) {
                 Some(holder) => holder,
                 None => return Ok(Turnout::Settled),
@@ -166,7 +166,8 @@ fn grant(
     match attempt {
         Ok(Attempt::Granted(grant)) => {
             key.write(owner, grant.writes);
-            leases::record(ctx, name, grant.lease, now);
+            let hold = Hold { owner: owner.bytes(), holds: grant.holds, token: grant.token };
+            leases::record(ctx, name, hold, grant.lease);
             if let (true, Record::Mine { holds, .. }) = (handoff.recipients.is_empty(), record) {
                 handoff.before = holds;
             }

@@ -4,6 +4,7 @@ use super::denial::denial;
 use super::handoff::freed;
 use super::request::leave;
 use crate::answer::{Answer, Standing};
+use crate::leases;
 use crate::lock::{Record, Ticket, Writes};
 use crate::lock_hash::Detail;
 use crate::lock_key::LockKey;
@@ -111,7 +112,10 @@ fn take_down(
             key.delete();
             freed(ctx, name, Cause::Released);
         }
-        Some(left) => key.write(owner, Writes { holds: Some(left), ..Writes::default() }),
+        Some(left) => {
+            key.write(owner, Writes { holds: Some(left), ..Writes::default() });
+            leases::recount(ctx, name, left);
+        }
     }
 }
 
