@@ -55,28 +55,35 @@ pub fn retime_next(ctx: Context<'_>) -> bool {
     true
 }
 
-/// May the keys that locks have lost be put back now? Asks at most when it is time.
-pub fn may_put_back(ctx: Context<'_>) -> bool {
+/// Puts back keys that their locks have lost, where the server has room for them, as long as the time allows.
+pub fn put_keys_back(ctx: Context<'_>, time_is_left: impl Fn() -> bool) {
     let is_time = |node: &Node| !node.leases.has_all_keys() && node.recovery.next_look() <= node.now();
     if !node::with(|node| is_time(node)) {
-        return false;
+        return;
     }
     let memory = Memory::from_ratio(ctx.used_memory_ratio());
-    node::with(|node| node.recovery.may_put_back(memory, node.now()))
+    if !node::with(|node| node.recovery.may_put_back(memory, node.now())) {
+        return;
+    }
+    // Each is tried once.
+    for _ in 0..node::with(|node| node.leases.lost_keys()) {
+        if !(put_next_back(ctx) && time_is_left() && ctx.used_memory_ratio() <= 1.0) {
+            break;
+        }
+    }
 }
 
-/// Puts one key back that its lock has lost; `false` if there is none left, or the node can't write now.
-pub fn put_next_back(ctx: Context<'_>) -> bool {
-    let Some((db, name)) = node::with(|node| node.leases.pop_lost()) else { return false };
-    if !ctx.select(db) {
-        return true;
-    }
-    let key_name = ServerString::new(&name);
-    let accepted = ctx.accepts_writes(key_name.as_str());
-    if accepted && let Ok(key) = LockKey::open(ctx, key_name.as_str()) {
+/// Puts one key back; `false` if there is none to put back.
+fn put_next_back(ctx: Context<'_>) -> bool {
+    let next = node::with(|node| node.leases.first_lost().map(|(db, name)| (db, ServerString::new(name))));
+    let Some((db, name)) = next else { return false };
+    if ctx.select(db)
+        && ctx.accepts_writes(name.as_str())
+        && let Ok(key) = LockKey::open(ctx, name.as_str())
+    {
         key.put_back();
-    } else {
-        node::with(|node| node.leases.set_expiry(db, &name, Expiry::KeyLost));
     }
-    accepted && ctx.used_memory_ratio() <= 1.0
+    // If it was put back, it is out of the queue already.
+    node::with(|node| node.leases.postpone_lost(db, name.as_str().bytes()));
+    true
 }

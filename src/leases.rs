@@ -157,12 +157,7 @@ fn outlives_key(db: u32, name: ServerStr<'_>, least: u64) -> bool {
 
 /// The lease of a held lock whose key is not as it should be, by the wall clock as it is now: the key is lost (with
 /// the hold then), or still has the TTL from before the clock was stepped. `None` where there is nothing to mend.
-pub fn as_kept<'n>(
-    node: &'n Node,
-    db: u32,
-    name: &[u8],
-    seen: Expiry,
-) -> Option<(Lease, Option<Hold<'n>>)> {
+pub fn as_kept<'n>(node: &'n Node, db: u32, name: &[u8], seen: Expiry) -> Option<(Lease, Option<Hold<'n>>)> {
     let known = node.leases.get(db, name)?;
     let lease = known.term.lease_end.map_or(Lease::Endless, |end| Lease::Until(node.clocks.expiry(end)));
     let is_over = known.term.lease_end.is_some_and(|end| end <= node.now());
@@ -171,7 +166,9 @@ pub fn as_kept<'n>(
         Expiry::KeyLost => known.hold.map(|hold| (lease, Some(hold))),
         // Somebody has moved the lease since.
         _ if seen != known.term.expiry => None,
-        Expiry::At(expiry) if known.term.lease_end.is_some() && lease != Lease::Until(expiry) => Some((lease, None)),
+        Expiry::At(expiry) if known.term.lease_end.is_some() && lease != Lease::Until(expiry) => {
+            Some((lease, None))
+        }
         _ => None,
     }
 }
@@ -195,7 +192,8 @@ pub fn retimed(ctx: Context<'_>, name: ServerStr<'_>, lease: Lease) {
 
 /// Forgets the locks that have lost their keys: this node is no master any more.
 pub fn forget_lost(node: &mut Node) {
-    while let Some((db, name)) = node.leases.pop_lost() {
+    while let Some((db, name)) = node.leases.first_lost() {
+        let name = name.to_vec();
         node.leases.remove(db, &name);
     }
 }

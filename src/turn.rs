@@ -199,9 +199,7 @@ fn end_leases(ctx: Context<'_>) {
 fn mend_keys(ctx: Context<'_>) {
     let round = Round::begin(ROUND_US);
     while round.goes_on() && keeping::retime_next(ctx) {}
-    if keeping::may_put_back(ctx) {
-        while keeping::put_next_back(ctx) && round.goes_on() {}
-    }
+    keeping::put_keys_back(ctx, || round.goes_on());
 }
 
 fn end_waits(ctx: Context<'_>) {

@@ -108,8 +108,16 @@ mod tests {
     #[test]
     fn to_be_kept_waiting_between_two_looks_is_no_step() {
         let mut clocks = Clocks::new(at(0, 0));
-        assert!(!clocks.were_stepped(Reading { before_us: 1_000_000, wall_us: 1_000_000, after_us: 9_000_000 }));
-        assert!(!clocks.were_stepped(Reading { before_us: 1_000_000, wall_us: 9_000_000, after_us: 9_000_000 }));
+        assert!(!clocks.were_stepped(Reading {
+            before_us: 1_000_000,
+            wall_us: 1_000_000,
+            after_us: 9_000_000
+        }));
+        assert!(!clocks.were_stepped(Reading {
+            before_us: 1_000_000,
+            wall_us: 9_000_000,
+            after_us: 9_000_000
+        }));
     }
 
     #[test]

@@ -117,19 +117,16 @@ impl LeaseTable {
         }
         let id = self.find(db, name)?;
         let entry = self.entries.get(id)?;
-        Some(Known { term: Term { lease_end: self.wheel.due(id), expiry: entry.expiry() }, hold: entry.lock.hold() })
+        Some(Known {
+            term: Term { lease_end: self.wheel.due(id), expiry: entry.expiry() },
+            hold: entry.lock.hold(),
+        })
     }
 
     /// Puts a lock in, or sets what is known of one that is there.
     ///
     /// Answers when [`LeaseTable::pop_due`] has to be called for it next, at the latest.
-    pub fn track(
-        &mut self,
-        db: u32,
-        name: &[u8],
-        known: Known<'_>,
-        now: MonotonicMs,
-    ) -> Option<MonotonicMs> {
+    pub fn track(&mut self, db: u32, name: &[u8], known: Known<'_>, now: MonotonicMs) -> Option<MonotonicMs> {
         let id = self.find_or_insert(db, name, known.hold);
         if let Some(entry) = self.entries.get_mut(id) {
             entry.set_expiry(known.term.expiry);
@@ -179,16 +176,22 @@ impl LeaseTable {
         self.lost.len()
     }
 
-    /// A lock that has lost its key. It does not come up again, unless it loses its key again.
-    pub fn pop_lost(&mut self) -> Option<(u32, Box<[u8]>)> {
-        loop {
-            let id = self.lost.pop_front()?;
+    /// The lock that lost its key first, of those that have none still.
+    pub fn first_lost(&mut self) -> Option<(u32, &[u8])> {
+        let is_lost = |id: u32| {
             let known = (id as usize) < self.entries.reached();
-            let entry = known.then(|| self.entries.get(id)).flatten();
-            if let Some(entry) = entry.filter(|entry| entry.expiry() == Expiry::KeyLost) {
-                let (db, name) = entry.lock.key();
-                return Some((db, name.into()));
-            }
+            known && self.entries.get(id).is_some_and(|entry| entry.expiry() == Expiry::KeyLost)
+        };
+        while self.lost.front().is_some_and(|id| !is_lost(*id)) {
+            self.lost.pop_front();
+        }
+        Some(self.entries.get(*self.lost.front()?)?.lock.key())
+    }
+
+    /// Moves the lock to the end of those that have lost their keys, if it is the first of them still.
+    pub fn postpone_lost(&mut self, db: u32, name: &[u8]) {
+        if self.first_lost() == Some((db, name)) {
+            self.lost.rotate_left(1);
         }
     }
 

@@ -112,3 +112,84 @@ fn a_crowd_that_leaves_gives_its_room_back() {
     assert!(table.entries.reached() <= SMALL, "room for {} locks", table.entries.reached());
     assert_eq!(table.pop_due(MonotonicMs(1)).map(|lock| lock.name), Some(name(0).into()));
 }
+
+#[derive(Clone, Debug)]
+enum Change {
+    Track(u8, u8, u64),
+    Recount(u8, u64),
+    Lose(u8),
+    Mend(u8),
+    Remove(u8),
+    Swap,
+}
+
+fn any_change() -> impl Strategy<Value = Change> {
+    let name = || 0..8_u8;
+    prop_oneof![
+        8 => (name(), 0..3_u8, 1..400_u64).prop_map(|(name, owner, holds)| Change::Track(name, owner, holds)),
+        3 => (name(), 1..400_u64).prop_map(|(name, holds)| Change::Recount(name, holds)),
+        6 => name().prop_map(Change::Lose),
+        3 => name().prop_map(Change::Mend),
+        3 => name().prop_map(Change::Remove),
+        1 => Just(Change::Swap),
+    ]
+}
+
+/// What a lock in the model has: its owner, its holds and its expiry.
+type ModelLock = (u8, u64, Expiry);
+
+proptest! {
+    #[test]
+    fn the_table_knows_who_holds_and_whose_keys_are_lost(changes in prop::collection::vec(any_change(), 1..150)) {
+        let mut table = LeaseTable::default();
+        let mut model = BTreeMap::<u8, ModelLock>::new();
+        let mut db = 0;
+        let there = Expiry::At(WallMs(500));
+        for change in changes {
+            match change {
+                Change::Track(name, owner, holds) => {
+                    let term = Term { lease_end: Some(MonotonicMs(500)), expiry: there };
+                    let hold = Hold { owner: &[owner], holds, token: 7 };
+                    table.track(db, &[name], Known { term, hold: Some(hold) }, MonotonicMs(0));
+                    model.insert(name, (owner, holds, there));
+                }
+                Change::Recount(name, holds) => {
+                    table.recount(db, &[name], holds);
+                    model.entry(name).and_modify(|lock| lock.1 = holds);
+                }
+                Change::Lose(name) => {
+                    table.set_expiry(db, &[name], Expiry::KeyLost);
+                    model.entry(name).and_modify(|lock| lock.2 = Expiry::KeyLost);
+                }
+                Change::Mend(name) => {
+                    table.set_expiry(db, &[name], there);
+                    model.entry(name).and_modify(|lock| lock.2 = there);
+                }
+                Change::Remove(name) => {
+                    table.remove(db, &[name]);
+                    model.remove(&name);
+                }
+                Change::Swap => {
+                    table.swap(0, 1);
+                    db = 1 - db;
+                }
+            }
+            for (name, (owner, holds, expiry)) in &model {
+                let term = Term { lease_end: Some(MonotonicMs(500)), expiry: *expiry };
+                let hold = Some(Hold { owner: &[*owner], holds: *holds, token: 7 });
+                prop_assert_eq!(table.get(db, &[*name]), Some(Known { term, hold }));
+                prop_assert_eq!(table.get(1 - db, &[*name]), None);
+            }
+            let expected: BTreeSet<_> =
+                model.iter().filter(|(_, lock)| lock.2 == Expiry::KeyLost).map(|(name, _)| *name).collect();
+            let mut lost = BTreeSet::new();
+            for _ in 0..table.lost_keys() {
+                let Some((at, name)) = table.first_lost().map(|(at, name)| (at, name.to_vec())) else { break };
+                prop_assert_eq!(at, db);
+                lost.insert(name[0]);
+                table.postpone_lost(at, &name);
+            }
+            prop_assert_eq!(lost, expected);
+        }
+    }
+}
