@@ -4,7 +4,7 @@
 //! command that it runs, even if that only reads. So what the replicas have to hear waits for the end of the
 //! event-loop turn.
 
-use crate::lock::TrackedLock;
+use crate::lock::{Term, TrackedLock};
 use crate::node::{self, LockName, Node, Role, Topology};
 use crate::server::{Context, Publication, ServerStr, ServerString};
 
@@ -33,7 +33,7 @@ impl Cause {
 
 /// Counts the end of a hold, and tells the subscribers of keyspace events. `known` is what the table had of
 /// the lock.
-pub fn note(ctx: Context<'_>, name: ServerStr<'_>, cause: Cause, known: Option<TrackedLock>) {
+pub fn note(ctx: Context<'_>, name: ServerStr<'_>, cause: Cause, known: Option<Term>) {
     node::with(|node| count(node, cause, known));
     match cause {
         Cause::Released | Cause::Forced => ctx.notify(c"lock.released", name),
@@ -42,13 +42,13 @@ pub fn note(ctx: Context<'_>, name: ServerStr<'_>, cause: Cause, known: Option<T
     }
 }
 
-fn count(node: &mut Node, cause: Cause, known: Option<TrackedLock>) {
+fn count(node: &mut Node, cause: Cause, known: Option<Term>) {
     match cause {
         Cause::Released => node.metrics.released += 1,
         Cause::Forced => node.metrics.forced += 1,
         Cause::Vanished => node.metrics.vanished += 1,
         Cause::Expired => {
-            let end = known.and_then(|lock| lock.lease_end);
+            let end = known.and_then(|term| term.lease_end);
             // The table has the end of the lease's last millisecond.
             let late = end.map_or(0, |end| node.now_us().saturating_sub(end.0.saturating_sub(1) * 1000));
             node.metrics.count_expiry(late);

@@ -203,17 +203,17 @@ impl LeaseTable {
         })
     }
 
-    /// Takes a lock out.
-    pub fn remove(&mut self, db: u32, name: &[u8]) -> Option<TrackedLock> {
+    /// Takes a lock out; answers when it would have ended.
+    pub fn remove(&mut self, db: u32, name: &[u8]) -> Option<Term> {
         if self.len() == 0 {
             return None;
         }
         let id = self.unlist(db, name)?;
-        let lock = self.lock(id)?;
+        let lease_end = self.wheel.due(id);
         self.wheel.park(id);
-        self.entries.remove(id);
+        let entry = self.entries.remove(id)?;
         self.give_back_slack();
-        Some(lock)
+        Some(Term { lease_end, expiry: entry.expiry() })
     }
 
     /// A lock whose lease has ended by `now`, the earliest first. It stays in the table, but comes

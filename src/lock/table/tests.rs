@@ -54,7 +54,7 @@ proptest! {
                     told.remove(&(db, name));
                 }
                 Step::Remove(db, name) => {
-                    let removed = table.remove(db, &[name]).map(|lock| lock.lease_end);
+                    let removed = table.remove(db, &[name]).map(|term| term.lease_end);
                     let expected = model.remove(&(db, name)).map(|end| end.map(MonotonicMs));
                     prop_assert_eq!(removed, expected);
                     told.remove(&(db, name));
@@ -107,7 +107,7 @@ fn a_crowd_that_leaves_gives_its_room_back() {
         table.track(0, &name(n), known(Some(n + 1)), MonotonicMs(0));
     }
     for n in 1..100_000 {
-        assert_eq!(table.remove(0, &name(n)).and_then(|lock| lock.lease_end), Some(MonotonicMs(n + 1)));
+        assert_eq!(table.remove(0, &name(n)).and_then(|term| term.lease_end), Some(MonotonicMs(n + 1)));
     }
     assert!(table.entries.reached() <= SMALL, "room for {} locks", table.entries.reached());
     assert_eq!(table.pop_due(MonotonicMs(1)).map(|lock| lock.name), Some(name(0).into()));
