@@ -250,6 +250,7 @@ pub fn observe_tokens(ctx: Context<'_>) {
 /// A key that somebody else has touched: a held lock of ours goes on record with the lease that its key has
 /// now, and a lock on record that is none any more is gone.
 pub fn review(ctx: Context<'_>, name: ServerStr<'_>) {
+    watch_clock(ctx);
     match Key::open(ctx, name, Access::Read) {
         Some(key) => look_again(ctx, &key),
         None => gone(ctx, name, Cause::Vanished),
