@@ -12,7 +12,7 @@ use crate::fleet::{CLIENTS, EAR, Fleet, PROBE};
 use crate::grammar::{LOCKS, lock_command, mutate, sequence};
 use crate::memory::Memory;
 use crate::noise::noise;
-use crate::oracle::{Case, Key, check_shape, first_hold, judge};
+use crate::oracle::{Case, Content, Key, check_shape, first_hold, judge};
 use crate::resp::{Command, Reply, words};
 use crate::swap::Module;
 use crate::tally::Tally;
@@ -205,6 +205,7 @@ impl Campaign {
                 format!("SELECT {db}"),
                 "MULTI".into(),
                 "CONFIG GET lock.max-ttl".into(),
+                "INFO lock".into(),
             ]
             .map(|text| words(&text)),
         );
@@ -222,7 +223,9 @@ impl Campaign {
     }
 
     fn judge(&mut self, command: &Command, seen: &[Reply]) -> anyhow::Result<()> {
-        let [Reply::Array(limit) | Reply::Map(limit), before @ .., reply, kind, ttl, fields] = seen else {
+        let [Reply::Array(limit) | Reply::Map(limit), Reply::Text(info), before @ .., reply, kind, ttl, fields] =
+            seen
+        else {
             return Ok(());
         };
         let after = [kind.clone(), ttl.clone(), fields.clone()];
@@ -233,11 +236,21 @@ impl Campaign {
         };
         let last_token = self.last_token;
         self.receive(command, reply)?;
+        if before.content == Content::Absent && some_keys_are_lost(info) {
+            self.tally.judge("maybe evicted");
+            return Ok(());
+        }
         let kind = judge(&Case { command, reply, before: &before, after: &after, max_ttl, last_token })
             .with_context(|| format!("{}\nbefore {before:?}\nafter  {after:?}", describe(command, reply)))?;
         self.tally.judge(kind);
         Ok(())
     }
+}
+
+/// Are there locks whose keys the server has evicted? They are held without a key.
+fn some_keys_are_lost(info: &[u8]) -> bool {
+    let mut lines = info.split(|byte| *byte == b'\n');
+    lines.any(|line| line.strip_prefix(b"lock_keys_lost:").is_some_and(|count| count.trim_ascii() != b"0"))
 }
 
 fn number(reply: Option<&Reply>) -> Option<u64> {

@@ -5,6 +5,6 @@ mod request;
 mod shape;
 mod verdict;
 
-pub use key::Key;
+pub use key::{Content, Key};
 pub use shape::{check_shape, first_hold};
 pub use verdict::{Case, judge};
