@@ -223,8 +223,15 @@ impl Campaign {
     }
 
     fn judge(&mut self, command: &Command, seen: &[Reply]) -> anyhow::Result<()> {
-        let [Reply::Array(limit) | Reply::Map(limit), Reply::Text(info), before @ .., reply, kind, ttl, fields] =
-            seen
+        let [
+            Reply::Array(limit) | Reply::Map(limit),
+            Reply::Text(info),
+            before @ ..,
+            reply,
+            kind,
+            ttl,
+            fields,
+        ] = seen
         else {
             return Ok(());
         };

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 
-use crate::grammar::{ADMIN, CLIENT, DEMOTIONS, FOREIGN, LOCKS, RELOADS, Rule, STATES, TIDY};
+use crate::grammar::{ADMIN, CLIENT, DEMOTIONS, FOREIGN, LOCKS, PAUSES, RELOADS, Rule, STATES, TIDY};
 
 /// What may happen in an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -26,8 +26,8 @@ pub enum Epoch {
 pub enum Deed {
     /// Sends a line of these rules.
     Line(&'static [Rule]),
-    /// The same, on a connection that has no transaction open: a server that becomes a replica in the
-    /// middle of one does not survive the writes that follow.
+    /// The same, on a connection that has no transaction open: a server that becomes a replica or pauses its
+    /// clients in the middle of one does not always survive the writes that follow, with or without a module.
     Aside(&'static [Rule]),
     /// Sends a command of the module that is broken in some place.
     Mutant,
@@ -54,6 +54,7 @@ const MIRRORED_DEEDS: &[(u32, Deed)] = &[
     (15, Deed::Line(FOREIGN)),
     (8, Deed::Line(CLIENT)),
     (2, Deed::Line(ADMIN)),
+    (1, Deed::Aside(PAUSES)),
     (1, Deed::Noise),
 ];
 
@@ -65,6 +66,7 @@ const WILD_DEEDS: &[(u32, Deed)] = &[
     (15, Deed::Line(FOREIGN)),
     (8, Deed::Line(CLIENT)),
     (3, Deed::Line(ADMIN)),
+    (1, Deed::Aside(PAUSES)),
     (1, Deed::Line(RELOADS)),
     (2, Deed::Noise),
 ];

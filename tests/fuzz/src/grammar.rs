@@ -147,11 +147,21 @@ pub const CLIENT: &[Rule] = &[
     (1, "OBJECT ENCODING $key"),
 ];
 
-/// What an administrator can do.
-pub const ADMIN: &[Rule] = &[
+/// Holds up clients.
+pub const PAUSES: &[Rule] = &[
     (3, "CLIENT PAUSE $short WRITE; LOCK.INFO $key"),
     (2, "CLIENT PAUSE $short ALL"),
     (1, "CLIENT UNPAUSE"),
+    (
+        3,
+        "LOCK.ACQUIRE $key $owner 5; DEBUG SLEEP 0.01; MULTI; CLIENT PAUSE $short WRITE; \
+         LOCK.ACQUIRE $key $owner2 $ttl; LOCK.INFO $key; LOCK.RELEASE $key $owner2; EXEC",
+    ),
+    (1, "LOCK.ACQUIRE $key $owner 5; CLIENT PAUSE $short WRITE; DEBUG SLEEP 0.01; DEBUG RELOAD"),
+];
+
+/// What an administrator can do.
+pub const ADMIN: &[Rule] = &[
     (2, "DEBUG SLEEP 0"),
     (1, "CONFIG SET lock.max-ttl $ttl"),
     (2, "CONFIG SET lock.max-ttl $garbage"),
@@ -180,11 +190,7 @@ pub const ADMIN: &[Rule] = &[
 ];
 
 /// Loads the data again, in place.
-pub const RELOADS: &[Rule] = &[
-    (1, "DEBUG RELOAD"),
-    (1, "DEBUG RELOAD; LOCK.ACQUIRE $key $owner $ttl"),
-    (1, "LOCK.ACQUIRE $key $owner 5; CLIENT PAUSE $short WRITE; DEBUG SLEEP 0.01; DEBUG RELOAD"),
-];
+pub const RELOADS: &[Rule] = &[(1, "DEBUG RELOAD"), (1, "DEBUG RELOAD; LOCK.ACQUIRE $key $owner $ttl")];
 
 /// Becomes a replica of the second server, and a master again.
 pub const DEMOTIONS: &[Rule] = &[
@@ -259,7 +265,7 @@ mod tests {
     fn every_rule_can_be_filled() {
         let mut rng = StdRng::seed_from_u64(1);
         let given = Given::default();
-        for rules in [LOCKS, TIDY, STATES, FOREIGN, CLIENT, ADMIN, RELOADS, DEMOTIONS] {
+        for rules in [LOCKS, TIDY, STATES, FOREIGN, CLIENT, ADMIN, PAUSES, RELOADS, DEMOTIONS] {
             for (_, line) in rules {
                 let commands = fill(line, &mut rng, &given);
                 assert!(commands.iter().all(|command| !command.is_empty()), "{line}");
