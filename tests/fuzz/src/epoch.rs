@@ -4,7 +4,9 @@ use clap::ValueEnum;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 
-use crate::grammar::{ADMIN, CLIENT, DEMOTIONS, FOREIGN, LOCKS, PAUSES, RELOADS, Rule, STATES, TIDY};
+use crate::grammar::{
+    ADMIN, CLIENT, DEMOTIONS, FOREIGN, LOCKS, PAUSED_RELOADS, PAUSES, RELOADS, Rule, STATES, TIDY,
+};
 
 /// What may happen in an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -68,6 +70,7 @@ const WILD_DEEDS: &[(u32, Deed)] = &[
     (3, Deed::Line(ADMIN)),
     (1, Deed::Aside(PAUSES)),
     (1, Deed::Line(RELOADS)),
+    (1, Deed::Aside(PAUSED_RELOADS)),
     (2, Deed::Noise),
 ];
 

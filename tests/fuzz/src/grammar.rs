@@ -12,6 +12,9 @@ use rand::seq::IndexedRandom;
 use crate::resp::Command;
 use crate::values::{Given, value};
 
+/// The longest time-out that BLOCK takes, in milliseconds.
+const LONGEST_WAIT: u64 = (1 << 53) - 1;
+
 /// A weight and a line.
 pub type Rule = (u32, &'static str);
 
@@ -157,8 +160,11 @@ pub const PAUSES: &[Rule] = &[
         "LOCK.ACQUIRE $key $owner 5; DEBUG SLEEP 0.01; MULTI; CLIENT PAUSE $short WRITE; \
          LOCK.ACQUIRE $key $owner2 $ttl; LOCK.INFO $key; LOCK.RELEASE $key $owner2; EXEC",
     ),
-    (1, "LOCK.ACQUIRE $key $owner 5; CLIENT PAUSE $short WRITE; DEBUG SLEEP 0.01; DEBUG RELOAD"),
 ];
+
+/// Loads the data again, in place, while clients are held up.
+pub const PAUSED_RELOADS: &[Rule] =
+    &[(1, "LOCK.ACQUIRE $key $owner 5; CLIENT PAUSE $short WRITE; DEBUG SLEEP 0.01; DEBUG RELOAD")];
 
 /// What an administrator can do.
 pub const ADMIN: &[Rule] = &[
@@ -254,6 +260,19 @@ pub fn mutate(command: &mut Command, rng: &mut StdRng, given: &Given) {
             _ => drop(command.remove(at)),
         }
     }
+    shorten_wait(command);
+}
+
+/// Who waits in line for longer than the fuzzer has patience looks like a server that hangs.
+fn shorten_wait(command: &mut Command) {
+    let is_block = |word: &Vec<u8>| word.eq_ignore_ascii_case(b"BLOCK");
+    let Some(timeout) = command.iter().rposition(is_block).and_then(|at| command.get_mut(at + 1)) else {
+        return;
+    };
+    let wait = str::from_utf8(timeout).ok().and_then(|digits| digits.parse::<u64>().ok());
+    if wait.is_some_and(|wait| (wait == 0 || wait > 1_000) && wait <= LONGEST_WAIT) {
+        *timeout = b"29".to_vec();
+    }
 }
 
 #[cfg(test)]
@@ -265,7 +284,8 @@ mod tests {
     fn every_rule_can_be_filled() {
         let mut rng = StdRng::seed_from_u64(1);
         let given = Given::default();
-        for rules in [LOCKS, TIDY, STATES, FOREIGN, CLIENT, ADMIN, PAUSES, RELOADS, DEMOTIONS] {
+        for rules in [LOCKS, TIDY, STATES, FOREIGN, CLIENT, ADMIN, PAUSES, PAUSED_RELOADS, RELOADS, DEMOTIONS]
+        {
             for (_, line) in rules {
                 let commands = fill(line, &mut rng, &given);
                 assert!(commands.iter().all(|command| !command.is_empty()), "{line}");
@@ -278,6 +298,19 @@ mod tests {
         let filled = fill("GET $token; SET $token $token2", &mut StdRng::seed_from_u64(1), &Given::default());
         assert_eq!(filled[0][1], filled[1][1]);
         assert_ne!(filled[1][1], filled[1][2]);
+    }
+
+    #[test]
+    fn nobody_waits_for_long() {
+        for (timeout, shortened) in
+            [("0", "29"), ("1001", "29"), ("7", "7"), ("-1", "-1"), ("9007199254740992", "9007199254740992")]
+        {
+            let mut command = ["LOCK.ACQUIRE", "k", "a", "9", "block", timeout]
+                .map(|word| word.as_bytes().to_vec())
+                .to_vec();
+            shorten_wait(&mut command);
+            assert_eq!(command[5], shortened.as_bytes());
+        }
     }
 
     #[test]
