@@ -117,7 +117,7 @@ pub enum Lease {
 }
 
 impl Lease {
-    fn from_ttl(ttl: i64) -> Self {
+    pub(crate) fn from_ttl(ttl: i64) -> Self {
         u64::try_from(ttl).map_or(Self::Endless, |ttl| Self::Left(Duration::from_millis(ttl)))
     }
 }

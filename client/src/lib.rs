@@ -26,8 +26,10 @@
 
 mod acquire;
 mod calls;
+mod info;
 mod owner;
 
 pub use acquire::{Acquire, Attempt, Hold, Holder, Lease};
 pub use calls::{Renewal, force_release, release, release_all, renew};
+pub use info::{HolderInfo, Info, Waiter, info};
 pub use owner::Owner;
