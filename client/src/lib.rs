@@ -28,6 +28,7 @@ mod acquire;
 mod calls;
 mod info;
 mod owner;
+pub mod quorum;
 
 pub use acquire::{Acquire, Attempt, Hold, Holder, Lease};
 pub use calls::{Renewal, force_release, release, release_all, renew};
