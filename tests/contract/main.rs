@@ -4,11 +4,13 @@
 
 mod acl;
 mod acquire;
+mod clock;
 mod cluster;
 mod config;
 mod docs;
 mod editing;
 mod events;
+mod eviction;
 mod field_cases;
 mod grace;
 mod helpers;

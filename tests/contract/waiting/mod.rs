@@ -18,4 +18,4 @@ mod roles;
 mod same_turn;
 mod surroundings;
 mod telling;
-mod waiter;
+pub mod waiter;

@@ -13,6 +13,15 @@ pub struct Builder {
     module: Option<PathBuf>,
     module_args: Vec<String>,
     directives: Vec<(String, String)>,
+    clock: ClockChoice,
+}
+
+/// Whose wall clock the server sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ClockChoice {
+    #[default]
+    OfTheMachine,
+    Movable,
 }
 
 /// Quiet and quick defaults; a test's own directives come later in the file and win.
@@ -43,6 +52,16 @@ impl Builder {
     pub fn config(mut self, directive: &str, value: &str) -> Self {
         self.directives.push((directive.to_owned(), value.to_owned()));
         self
+    }
+
+    /// Gives the server a wall clock that [`Server::step_clock`] moves.
+    pub fn movable_clock(mut self) -> Self {
+        self.clock = ClockChoice::Movable;
+        self
+    }
+
+    pub(crate) fn clock(&self) -> ClockChoice {
+        self.clock
     }
 
     /// Starts the server and waits until it answers.

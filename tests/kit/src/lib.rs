@@ -20,6 +20,7 @@
 //! (the workspace's release build).
 
 mod builder;
+mod clock;
 mod eventually;
 mod process;
 mod server;

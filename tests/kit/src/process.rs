@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::builder::server_command;
+use crate::clock::WallClock;
 use crate::eventually::poll;
 
 /// A server under load on a slow machine answers well within this.
@@ -20,16 +21,15 @@ pub(crate) struct Process(Child);
 
 impl Process {
     /// Runs the server on `config`, its output appended to `log`.
-    pub(crate) fn spawn(config: &Path, log: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn spawn(config: &Path, log: &Path, clock: Option<&WallClock>) -> anyhow::Result<Self> {
         let output = OpenOptions::new().create(true).append(true).open(log)?;
-        let command = server_command();
-        let child = Command::new(&command)
-            .arg(config)
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output)
-            .spawn()
-            .with_context(|| format!("can't run {}", command.display()))?;
+        let server = server_command();
+        let mut command = Command::new(&server);
+        command.arg(config).stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        if let Some(clock) = clock {
+            clock.give_to(&mut command);
+        }
+        let child = command.spawn().with_context(|| format!("can't run {}", server.display()))?;
         Ok(Self(child))
     }
 

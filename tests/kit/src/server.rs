@@ -10,6 +10,8 @@ use redis::{Client, Connection, ConnectionAddr, IntoConnectionInfo, ProtocolVers
 use rustix::process::Signal;
 use tempfile::TempDir;
 
+use crate::builder::ClockChoice;
+use crate::clock::WallClock;
 use crate::process::Process;
 use crate::{Builder, Version};
 
@@ -29,6 +31,7 @@ pub struct Server {
     process: Process,
     port: u16,
     version: Version,
+    clock: Option<WallClock>,
     dir: TempDir,
 }
 
@@ -46,13 +49,17 @@ impl Server {
     pub(crate) fn launch(builder: &Builder) -> anyhow::Result<Self> {
         builder.check()?;
         let dir = TempDir::with_prefix("redis-lock-")?;
+        let clock = match builder.clock() {
+            ClockChoice::OfTheMachine => None,
+            ClockChoice::Movable => Some(WallClock::new(dir.path())?),
+        };
         for _ in 0..PORT_ATTEMPTS {
             let port = free_port()?;
             let place = format!("port {port}\ndir {}\n", dir.path().display());
             fs::write(config_path(&dir), place + &builder.config_file())?;
-            match run(&dir, port) {
+            match run(&dir, port, clock.as_ref()) {
                 Ok((process, version)) => {
-                    return Ok(Self { process, port, version, dir });
+                    return Ok(Self { process, port, version, clock, dir });
                 }
                 Err(Failure::PortTaken) => fs::write(log_path(&dir), "")?,
                 Err(Failure::Other(error)) => return Err(error),
@@ -139,7 +146,7 @@ impl Server {
         if !self.process.has_ended() {
             self.stop();
         }
-        match run(&self.dir, self.port) {
+        match run(&self.dir, self.port, self.clock.as_ref()) {
             Ok((process, _)) => self.process = process,
             Err(Failure::PortTaken) => panic!("port {} is gone", self.port),
             Err(Failure::Other(error)) => panic!("{error:#}"),
@@ -154,6 +161,16 @@ impl Server {
     /// Ends a [`freeze`](Self::freeze).
     pub fn thaw(&self) {
         self.process.signal(Signal::CONT).expect("the server is running");
+    }
+
+    /// Steps the server's wall clock by so many milliseconds, forwards or backwards, as seen by itself alone.
+    ///
+    /// # Panics
+    /// When it was not built with a [movable clock](Builder::movable_clock).
+    #[track_caller]
+    pub fn step_clock(&self, by_ms: i64) {
+        let clock = self.clock.as_ref().expect("a server with a movable clock");
+        clock.step(by_ms).expect("the file is ours");
     }
 
     /// # Panics
@@ -191,9 +208,9 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 }
 
 /// Starts the process and waits until it, and no stranger on the same port, answers.
-fn run(dir: &TempDir, port: u16) -> Result<(Process, Version), Failure> {
+fn run(dir: &TempDir, port: u16, clock: Option<&WallClock>) -> Result<(Process, Version), Failure> {
     let before = read_log(dir).len();
-    let mut process = Process::spawn(&config_path(dir), &log_path(dir))?;
+    let mut process = Process::spawn(&config_path(dir), &log_path(dir), clock)?;
     let pid = process.pid();
     if let Some(version) = process.wait_until(|| identify(port, pid)) {
         return Ok((process, version));
