@@ -4,6 +4,7 @@
  * The kernel is asked directly and nothing is allocated: a server whose allocator is linked dynamically reads the
  * clock before it can allocate. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -54,4 +55,11 @@ time_t time(time_t *where) {
     clock_gettime(CLOCK_REALTIME, &now);
     if (where) *where = now.tv_sec;
     return now.tv_sec;
+}
+
+/* Valkey 8.1 and later bind a module to the C library before all that is preloaded, and it would see another clock than
+ * the server. */
+void *dlopen(const char *path, int mode) {
+    void *(*next)(const char *, int) = (void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen");
+    return next ? next(path, mode & ~RTLD_DEEPBIND) : NULL;
 }
