@@ -10,6 +10,7 @@ SERVER ?= redis-server
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
 SOAK_STEPS ?= 1000000
+TRIALS ?= 200
 
 target := $(abspath $(or $(CARGO_TARGET_DIR),target))
 module := $(target)/release/libredis_lock.so
@@ -23,7 +24,7 @@ export REDIS_LOCK_SERVER := $(if $(findstring /,$(SERVER)),$(abspath $(SERVER)),
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@printf '\nVariables: PORT=%s SERVER=%s PREFIX=%s FUZZ_SECONDS=%s SOAK_STEPS=%s\n' '$(PORT)' '$(SERVER)' '$(PREFIX)' '$(FUZZ_SECONDS)' '$(SOAK_STEPS)'
+	@printf '\nVariables: PORT=%s SERVER=%s PREFIX=%s FUZZ_SECONDS=%s SOAK_STEPS=%s TRIALS=%s\n' '$(PORT)' '$(SERVER)' '$(PREFIX)' '$(FUZZ_SECONDS)' '$(SOAK_STEPS)' '$(TRIALS)'
 
 .PHONY: deps
 deps: ## install what is missing to build and run: redis-server, a C compiler, libclang
@@ -67,6 +68,10 @@ fuzz: build ## send random commands to a live server for FUZZ_SECONDS
 .PHONY: soak
 soak: build ## play SOAK_STEPS random steps with the waiting lines of a live server
 	cargo run --release --locked --package redis-lock-soak -- --steps $(SOAK_STEPS)
+
+.PHONY: outage
+outage: build ## count double holds in TRIALS outages of each kind, with and without the module
+	cargo run --release --locked --package redis-lock-outage -- --trials $(TRIALS)
 
 .PHONY: bench
 bench: build ## measure what the commands cost, each figure beside its target (on a quiet machine)
