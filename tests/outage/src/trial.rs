@@ -101,6 +101,8 @@ fn restart(setup: Setup) -> anyhow::Result<Option<Overlap>> {
 
 /// A master, its replica, and the link between them. The link goes first.
 struct Pair {
+    /// A replica's replica: once promoted, a protected one needs a replica itself before it may grant.
+    _rest: Server,
     link: Link,
     master: Server,
     replica: Server,
@@ -113,17 +115,16 @@ impl Pair {
         let link = Link::to(master.port())?;
         let way = format!("127.0.0.1 {}", link.port());
         let replica = setup.server(Formation::Pair).config("replicaof", &way).try_start()?;
-        let mut con = replica.connect();
-        await_that(|| {
-            let info: String = cmd("INFO").arg("replication").query(&mut con)?;
-            Ok(info.contains("master_link_status:up"))
-        })?;
+        await_link(&replica)?;
+        let way = format!("127.0.0.1 {}", replica.port());
+        let rest = setup.server(Formation::Pair).config("replicaof", &way).try_start()?;
+        await_link(&rest)?;
         let mut con = master.connect();
         settle(&mut con, setup)?;
         // With too few replicas the master refuses; the replica's next sign of life lets it go on.
         await_that(|| Ok(cmd("SET").arg(&["written", "1"]).exec(&mut con).is_ok()))?;
         anyhow::ensure!(replicas_in_step(&mut con)? == 1, "the replica is not in step");
-        Ok(Self { link, master, replica, setup })
+        Ok(Self { _rest: rest, link, master, replica, setup })
     }
 
     fn suffer(mut self, fault: Fault) -> anyhow::Result<Option<Overlap>> {
@@ -184,6 +185,15 @@ fn settle(con: &mut Connection, setup: Setup) -> anyhow::Result<()> {
     }
     thread::sleep(rand::random_range(Duration::ZERO..CRON));
     Ok(())
+}
+
+/// Waits until a replica has the data of its master.
+fn await_link(replica: &Server) -> anyhow::Result<()> {
+    let mut con = replica.connect();
+    await_that(|| {
+        let info: String = cmd("INFO").arg("replication").query(&mut con)?;
+        Ok(info.contains("master_link_status:up"))
+    })
 }
 
 /// How many replicas have all that this connection has written.
