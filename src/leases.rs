@@ -27,8 +27,9 @@ pub fn watch_clock(ctx: Context<'_>) {
 /// Looks whether somebody has stepped the wall clock. Then the TTLs of all keys on record have to be set anew, and
 /// the timer, which the server keeps by that clock.
 pub fn check_clock(ctx: Context<'_>) {
+    let server_clock_ms = ctx.server_clock_ms();
     let timer = node::with(|node| {
-        if !node.clocks_were_stepped() {
+        if !node.clocks_were_stepped(server_clock_ms) {
             return None;
         }
         node.metrics.clock_steps += 1;

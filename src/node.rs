@@ -284,9 +284,11 @@ impl Node {
         boot_time_us().saturating_sub(self.started_us)
     }
 
-    /// Looks whether somebody has stepped the wall clock since the last look.
-    pub fn clocks_were_stepped(&mut self) -> bool {
-        self.clocks.were_stepped(clock::read(self.started_us))
+    /// Looks whether somebody has stepped the wall clock since the last look, and the server knows it: Valkey 9.1 reads
+    /// the clock once a millisecond, and its keys and timers go by the old time until then.
+    pub fn clocks_were_stepped(&mut self, server_clock_ms: i64) -> bool {
+        let reading = clock::read(self.started_us);
+        reading.agrees_with(server_clock_ms) && self.clocks.were_stepped(reading)
     }
 
     /// The wall clock, or what it would show had nobody stepped it, whichever is later, in microseconds: no

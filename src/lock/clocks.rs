@@ -25,6 +25,13 @@ pub struct Reading {
     pub after_us: u64,
 }
 
+impl Reading {
+    /// Does another look at the wall clock, in milliseconds, show the same time?
+    pub fn agrees_with(&self, wall_ms: i64) -> bool {
+        (self.wall_us / 1000).abs_diff(wall_ms) <= CLOCK_TOLERANCE_MS
+    }
+}
+
 /// How the two clocks lie to each other.
 #[derive(Debug, Default)]
 pub struct Clocks {
@@ -96,6 +103,13 @@ mod tests {
             assert!(clocks.were_stepped(stepped), "{step}");
             assert!(!clocks.were_stepped(stepped), "{step}");
         }
+    }
+
+    #[test]
+    fn a_look_agrees_with_another_unless_a_step_lies_between() {
+        let look = at(0, 1_000_000_000);
+        assert!(look.agrees_with(1_000_000) && look.agrees_with(1_000_050) && look.agrees_with(999_950));
+        assert!(!look.agrees_with(1_000_051) && !look.agrees_with(999_949) && !look.agrees_with(i64::MIN));
     }
 
     #[test]
