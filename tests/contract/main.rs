@@ -17,6 +17,7 @@ mod helpers;
 mod hostile;
 mod idle;
 mod info;
+mod kill;
 mod listener;
 mod loading;
 mod memory;
