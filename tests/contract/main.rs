@@ -11,6 +11,7 @@ mod docs;
 mod editing;
 mod events;
 mod eviction;
+mod failover;
 mod field_cases;
 mod grace;
 mod helpers;

@@ -14,6 +14,7 @@ pub struct Builder {
     module_args: Vec<String>,
     directives: Vec<(String, String)>,
     clock: ClockChoice,
+    arguments: Vec<String>,
 }
 
 /// Whose wall clock the server sees.
@@ -58,6 +59,16 @@ impl Builder {
     pub fn movable_clock(mut self) -> Self {
         self.clock = ClockChoice::Movable;
         self
+    }
+
+    /// Adds an argument of the server's command line, such as `--sentinel`.
+    pub fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    pub(crate) fn arguments(&self) -> &[String] {
+        &self.arguments
     }
 
     pub(crate) fn clock(&self) -> ClockChoice {

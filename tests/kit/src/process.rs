@@ -20,12 +20,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Process(Child);
 
 impl Process {
-    /// Runs the server on `config`, its output appended to `log`.
-    pub(crate) fn spawn(config: &Path, log: &Path, clock: Option<&WallClock>) -> anyhow::Result<Self> {
+    /// Runs the server on `config` with `arguments`, its output appended to `log`.
+    pub(crate) fn spawn(
+        config: &Path,
+        arguments: &[String],
+        log: &Path,
+        clock: Option<&WallClock>,
+    ) -> anyhow::Result<Self> {
         let output = OpenOptions::new().create(true).append(true).open(log)?;
         let server = server_command();
         let mut command = Command::new(&server);
-        command.arg(config).stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        command.arg(config).args(arguments).stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         if let Some(clock) = clock {
             clock.give_to(&mut command);
         }

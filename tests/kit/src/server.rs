@@ -32,6 +32,7 @@ pub struct Server {
     port: u16,
     version: Version,
     clock: Option<WallClock>,
+    arguments: Vec<String>,
     dir: TempDir,
 }
 
@@ -57,9 +58,10 @@ impl Server {
             let port = free_port()?;
             let place = format!("port {port}\ndir {}\n", dir.path().display());
             fs::write(config_path(&dir), place + &builder.config_file())?;
-            match run(&dir, port, clock.as_ref()) {
+            match run(&dir, builder.arguments(), port, clock.as_ref()) {
                 Ok((process, version)) => {
-                    return Ok(Self { process, port, version, clock, dir });
+                    let arguments = builder.arguments().to_vec();
+                    return Ok(Self { process, port, version, clock, arguments, dir });
                 }
                 Err(Failure::PortTaken) => fs::write(log_path(&dir), "")?,
                 Err(Failure::Other(error)) => return Err(error),
@@ -146,7 +148,7 @@ impl Server {
         if !self.process.has_ended() {
             self.stop();
         }
-        match run(&self.dir, self.port, self.clock.as_ref()) {
+        match run(&self.dir, &self.arguments, self.port, self.clock.as_ref()) {
             Ok((process, _)) => self.process = process,
             Err(Failure::PortTaken) => panic!("port {} is gone", self.port),
             Err(Failure::Other(error)) => panic!("{error:#}"),
@@ -208,9 +210,14 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 }
 
 /// Starts the process and waits until it, and no stranger on the same port, answers.
-fn run(dir: &TempDir, port: u16, clock: Option<&WallClock>) -> Result<(Process, Version), Failure> {
+fn run(
+    dir: &TempDir,
+    arguments: &[String],
+    port: u16,
+    clock: Option<&WallClock>,
+) -> Result<(Process, Version), Failure> {
     let before = read_log(dir).len();
-    let mut process = Process::spawn(&config_path(dir), &log_path(dir), clock)?;
+    let mut process = Process::spawn(&config_path(dir), arguments, &log_path(dir), clock)?;
     let pid = process.pid();
     if let Some(version) = process.wait_until(|| identify(port, pid)) {
         return Ok((process, version));
