@@ -291,6 +291,15 @@ impl Node {
         reading.agrees_with(server_clock_ms) && self.clocks.were_stepped(reading)
     }
 
+    /// The counter from which a grant takes its token. In Cluster it is never behind the clock: a slot whose locks are
+    /// free brings no token along from the node that has given the last ones.
+    pub fn tokens_to_give(&mut self) -> &mut TokenCounter {
+        if self.topology == Topology::Cluster {
+            self.tokens.seed(self.token_clock_us());
+        }
+        &mut self.tokens
+    }
+
     /// The wall clock, or what it would show had nobody stepped it, whichever is later, in microseconds: no
     /// token is to be smaller than an earlier one as somebody has set the clock back.
     pub fn token_clock_us(&self) -> u64 {

@@ -108,7 +108,7 @@ impl<'a> Acquire<'a> {
             Record::Mine { .. } | Record::Other { .. } => key.lease(),
         };
         let attempt = node::with(|node| {
-            let attempt = lock::acquire(record, lease, self.ask, now, &mut node.tokens);
+            let attempt = lock::acquire(record, lease, self.ask, now, node.tokens_to_give());
             match attempt {
                 Ok(Attempt::Granted(Grant { entry: Entry::First, .. })) => node.metrics.granted += 1,
                 Ok(Attempt::Granted(Grant { entry: Entry::Again, .. })) => node.metrics.reentered += 1,

@@ -159,7 +159,7 @@ fn grant(
         let mut ask = node.lines.get(ticket)?.ask;
         // The bound may have been lowered since.
         ask.ttl = ask.ttl.min(node.longest_lease());
-        Some((ask, lock::acquire(record, lease, ask, now, &mut node.tokens)))
+        Some((ask, lock::acquire(record, lease, ask, now, node.tokens_to_give())))
     }) else {
         return Ok(());
     };

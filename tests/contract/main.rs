@@ -30,6 +30,7 @@ mod release;
 mod renew;
 mod replicas;
 mod replication;
+mod resharding;
 mod scripting;
 mod stream;
 mod tokens;
