@@ -27,9 +27,9 @@ pub fn watch_clock(ctx: Context<'_>) {
 /// Looks whether somebody has stepped the wall clock. Then the TTLs of all keys on record have to be set anew, and
 /// the timer, which the server keeps by that clock.
 pub fn check_clock(ctx: Context<'_>) {
-    let server_clock_ms = ctx.server_clock_ms();
+    let wall_clock = wall_clock(ctx);
     let timer = node::with(|node| {
-        if !node.clocks_were_stepped(server_clock_ms) {
+        if !node.clocks_were_stepped(wall_clock) {
             return None;
         }
         node.metrics.clock_steps += 1;

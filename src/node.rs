@@ -284,11 +284,12 @@ impl Node {
         boot_time_us().saturating_sub(self.started_us)
     }
 
-    /// Looks whether somebody has stepped the wall clock since the last look, and the server knows it: Valkey 9.1 reads
-    /// the clock once a millisecond, and its keys and timers go by the old time until then.
-    pub fn clocks_were_stepped(&mut self, server_clock_ms: i64) -> bool {
+    /// Looks whether somebody has stepped the wall clock since the last look, and the server knows it, whose clock shows
+    /// `server`: that stands still within a command, and Valkey 9.1 reads it once a millisecond. Its keys and timers go by
+    /// the old time until then.
+    pub fn clocks_were_stepped(&mut self, server: WallMs) -> bool {
         let reading = clock::read(self.started_us);
-        reading.agrees_with(server_clock_ms) && self.clocks.were_stepped(reading)
+        reading.agrees_with(server) && self.clocks.were_stepped(reading)
     }
 
     /// The counter from which a grant takes its token. In Cluster it is never behind the clock: a slot whose locks are

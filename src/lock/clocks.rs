@@ -26,9 +26,9 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Does another look at the wall clock, in milliseconds, show the same time?
-    pub fn agrees_with(&self, wall_ms: i64) -> bool {
-        (self.wall_us / 1000).abs_diff(wall_ms) <= CLOCK_TOLERANCE_MS
+    /// Does another look at the wall clock show the same time?
+    pub fn agrees_with(&self, wall: WallMs) -> bool {
+        (self.wall_us / 1000).abs_diff(wall.0) <= CLOCK_TOLERANCE_MS
     }
 }
 
@@ -108,8 +108,8 @@ mod tests {
     #[test]
     fn a_look_agrees_with_another_unless_a_step_lies_between() {
         let look = at(0, 1_000_000_000);
-        assert!(look.agrees_with(1_000_000) && look.agrees_with(1_000_050) && look.agrees_with(999_950));
-        assert!(!look.agrees_with(1_000_051) && !look.agrees_with(999_949) && !look.agrees_with(i64::MIN));
+        assert!([1_000_000, 1_000_050, 999_950].iter().all(|&wall| look.agrees_with(WallMs(wall))));
+        assert!(![1_000_051, 999_949, i64::MIN].iter().any(|&wall| look.agrees_with(WallMs(wall))));
     }
 
     #[test]

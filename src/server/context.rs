@@ -225,12 +225,6 @@ impl<'c> Context<'c> {
         }
     }
 
-    /// The wall clock in milliseconds since the Unix epoch, as the server reads it now: its timers go by it.
-    pub fn server_clock_ms(self) -> i64 {
-        // SAFETY: Presence.
-        unsafe { present(raw::RedisModule_Milliseconds)() }
-    }
-
     /// Writes a warning to the server's log. NUL bytes end it.
     pub fn warn(self, line: &str) {
         let length = c_int::try_from(line.len()).unwrap_or(c_int::MAX);
